@@ -1,0 +1,174 @@
+"""Bytes to bodies and back, without ever losing one.
+
+``encode`` writes a body once, when it is made. ``decode`` reads it for display or for a model; a kind it does not know, a
+form it does not know, a newer version and bytes that are no JSON all come back as ``Unreadable`` with the reason, never as
+an exception and never as nothing (invariant L4).
+
+JSON may hold lone surrogates (``"\\ud800"``), which UTF-8 cannot. The fast codec refuses those, so both directions have a
+slower second way that keeps them as escapes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import msgspec
+
+from onward.core.bodies import (
+    BODIES,
+    FORMS,
+    Body,
+    Checkpoint,
+    Command,
+    Context,
+    Message,
+    Outcome,
+    Reasoning,
+    Terminal,
+    ToolCall,
+    ToolResult,
+)
+from onward.core.events import KINDS, Event
+
+
+class Unreadable(Body, kw_only=True):
+    """A body that this version cannot interpret. ``raw`` is the text of its bytes, undecodable ones replaced."""
+
+    why: str
+    raw: str = ""
+
+
+class Raw(Body, kw_only=True):
+    """An imported record that has no counterpart here, as it was."""
+
+    record: Any = None
+
+
+class Erased(Body, kw_only=True):
+    """The place of a body that was erased."""
+
+    reason: str | None = None
+
+
+_encoder: Final = msgspec.json.Encoder()
+_form_union: Any = FORMS[0] | FORMS[1] | FORMS[2] | FORMS[3] | FORMS[4] | FORMS[5] | FORMS[6] | FORMS[7]
+_decoders: Final[dict[str, msgspec.json.Decoder[Any]]] = {
+    kind: msgspec.json.Decoder(_form_union if kind == "context" else struct) for kind, struct in BODIES.items()
+}
+_any: Final = msgspec.json.Decoder()
+_erased: Final = msgspec.json.Decoder(Erased)
+
+
+class _Call(msgspec.Struct):
+    call: str = ""
+    closer: bool = False
+
+
+_call: Final = msgspec.json.Decoder(_Call)
+
+
+def encode(body: Body | dict[str, Any]) -> bytes:
+    """Return the JSON bytes of a body. Lone surrogates are written as ``\\uXXXX`` escapes."""
+    try:
+        return _encoder.encode(body)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(body), ensure_ascii=True, separators=(",", ":")).encode("ascii")
+
+
+def loads(data: bytes) -> Any:
+    """Decode JSON, lone surrogates and all. Raises ValueError when it is not JSON."""
+    try:
+        return _any.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        try:
+            return json.loads(data.decode("utf-8"))
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def decode(kind: str, data: bytes) -> Body:
+    """Return the body behind these bytes, or ``Unreadable`` with the reason. Never raises."""
+    if kind == "raw":
+        try:
+            return Raw(record=loads(data))
+        except ValueError:
+            return Raw(record=data.decode("utf-8", "replace"))
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        return Unreadable(why=f"unknown kind {kind!r}", raw=_text(data))
+    try:
+        return decoder.decode(data)  # type: ignore[no-any-return]
+    except (msgspec.DecodeError, ValueError, RecursionError) as first:
+        try:
+            target = _form_union if kind == "context" else BODIES[kind]
+            return msgspec.convert(loads(data), target)  # type: ignore[no-any-return]
+        except (msgspec.ValidationError, ValueError, RecursionError, TypeError):
+            return Unreadable(why=f"{kind} cannot be read: {first}", raw=_text(data))
+
+
+def body_of(event: Event) -> Body:
+    """Return the body of an event; an erased one gives ``Erased``."""
+    if event.erased:
+        try:
+            return _erased.decode(event.body)
+        except msgspec.DecodeError:
+            return Erased()
+    return decode(event.kind, event.body)
+
+
+def call_of(kind: str, data: bytes) -> tuple[str, bool]:
+    """Return the call id of a tool event and whether it is a closer; ("", False) when there is none to be read."""
+    if kind not in ("tool_call", "tool_result"):
+        return "", False
+    try:
+        found = _call.decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        body = decode(kind, data)
+        if isinstance(body, ToolCall):
+            return body.call, False
+        return (body.call, body.closer) if isinstance(body, ToolResult) else ("", False)
+    return found.call, found.closer
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def flat(value: Any) -> str:
+    """Return a tool's input or output as text: strings as they are, anything else as compact JSON."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return encode(value).decode("utf-8", "replace") if not isinstance(value, bytes) else _text(value)
+
+
+def text_of(body: Body) -> str:
+    """Return the words of a body: what is read aloud, searched and counted. Structured facts are not repeated."""
+    match body:
+        case Message() | Reasoning() | Terminal() | Command() | Outcome() | Checkpoint() | Context():
+            return body.text
+        case ToolCall():
+            return f"{body.name} {flat(body.input)}"
+        case ToolResult():
+            return flat(body.output)
+        case Unreadable():
+            return body.raw
+        case _:
+            return ""
+
+
+def searchable_text(kind: str, data: bytes) -> str:
+    """Return the words of a body that enter the search index: those of the dialogue, of tools and of terminals."""
+    if kind not in _SEARCHED:
+        return ""
+    return text_of(decode(kind, data))
+
+
+_SEARCHED: Final = frozenset(
+    ("message", "context", "reasoning", "tool_call", "tool_result", "terminal", "command", "outcome", "checkpoint")
+)
+assert set(KINDS) >= _SEARCHED

@@ -1,0 +1,54 @@
+"""Digests: what makes a changed byte, a removed event and a swapped pair visible.
+
+``digest = sha256(salt ‖ body)`` and ``chain = sha256(previous chain ‖ header ‖ digest)`` (invariant L2). The header is a
+length-prefixed encoding of every envelope field, so no two different envelopes share one. The salt is random for each
+event: it goes away with an erased body, and then the digest that stays cannot be used to guess a short secret.
+
+Nothing here stores or reads events; ``onward verify`` and the stores call these same functions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+GENESIS: Final = bytes(32)
+"""The chain value before the first event of a session."""
+
+SALT_BYTES: Final = 16
+
+
+def body_digest(salt: bytes, body: bytes) -> bytes:
+    """Return the 32-byte digest of a body under its salt."""
+    h = hashlib.sha256(salt)
+    h.update(body)
+    return h.digest()
+
+
+def header_bytes(
+    id: str, session_id: str, seq: int, at: int, kind: str, actor: str, run_id: str | None, source: bytes
+) -> bytes:
+    """Encode an envelope: fields in this order, UTF-8, each with its length in front; a missing run is empty."""
+    head = (
+        f"{len(id)}:{id}{len(session_id)}:{session_id}{seq}:{at}:"
+        f"{len(kind)}:{kind}{len(actor)}:{actor}{len(run_id or '')}:{run_id or ''}{len(source)}:"
+    )
+    return head.encode("utf-8", "surrogatepass") + source
+
+
+def chain_digest(previous: bytes, header: bytes, digest: bytes) -> bytes:
+    """Return the 32-byte chain value of one event, given the value of the event before it."""
+    h = hashlib.sha256(previous)
+    h.update(header)
+    h.update(digest)
+    return h.digest()
+
+
+def content_digest(data: bytes) -> str:
+    """Return the public form of a content digest, ``sha256:<hex>``: blobs, projections, manifests."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def spell(digest: bytes) -> str:
+    """Return the public form of a raw 32-byte digest."""
+    return "sha256:" + digest.hex()

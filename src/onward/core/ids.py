@@ -1,0 +1,105 @@
+"""Ids: a prefix that says what a thing is, and a ULID that says when it began.
+
+``ses_01J…`` sorts by creation time within its prefix. An id is made from a time and ten bytes that the caller passes in;
+nothing here reads a clock or draws a random number. ``derived_id`` makes the same id from the same parts, so that
+importing a record twice, or replaying a command, names the same event (invariants L3 and C3).
+
+Source of the format: the ULID specification (48-bit milliseconds, 80 bits of entropy, Crockford base 32).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final, Protocol
+
+from onward.errors import InvalidId
+
+SESSION: Final = "ses"
+EVENT: Final = "evt"
+RUN: Final = "run"
+LINK: Final = "lnk"
+MANIFEST: Final = "man"
+MACHINE: Final = "mac"
+ACCOUNT: Final = "acc"
+TOKEN: Final = "tok"
+WORKSPACE: Final = "wsp"
+FILE: Final = "fil"
+
+LOCAL_ACCOUNT: Final = "acc_00000000000000000000000000"
+"""The account that owns everything in a store with one user."""
+
+_ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_VALUE: Final = {c: i for i, c in enumerate(_ALPHABET)}
+_PAIRS: Final = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
+_MAX_MS: Final = (1 << 48) - 1
+
+
+class Ids(Protocol):
+    """Where new ids come from. Production draws random ones; tests count."""
+
+    def new(self, prefix: str) -> str:
+        """Return an id that was never returned before."""
+        ...
+
+    def salt(self) -> bytes:
+        """Return 16 unpredictable bytes for one event (design, answer 12)."""
+        ...
+
+
+def make_id(prefix: str, at_us: int, entropy: bytes) -> str:
+    """Build an id from a time in microseconds since 1970 (UTC) and ten bytes of entropy."""
+    if len(entropy) != 10:
+        raise ValueError("entropy must be 10 bytes")
+    ms = min(max(at_us // 1000, 0), _MAX_MS)
+    return unpack_id(prefix, ms.to_bytes(6, "big") + entropy)
+
+
+def derived_id(prefix: str, at_us: int, *parts: str | bytes | int) -> str:
+    """Build the id that these parts always give. ``at_us`` only places it in time order."""
+    h = hashlib.sha256()
+    for part in parts:
+        raw = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")
+        h.update(len(raw).to_bytes(8, "big"))
+        h.update(raw)
+    return make_id(prefix, at_us, h.digest()[:10])
+
+
+def pack_id(value: str) -> bytes:
+    """Return the 16 bytes behind an id. Raises InvalidId if it is not one."""
+    prefix, sep, ulid = value.rpartition("_")
+    if not sep or len(ulid) != 26:
+        raise InvalidId(value=value, prefix=prefix or "???")
+    n = 0
+    try:
+        for c in ulid:
+            n = n << 5 | _VALUE[c]
+    except KeyError:
+        raise InvalidId(value=value, prefix=prefix) from None
+    if n >> 128:
+        raise InvalidId(value=value, prefix=prefix)
+    return n.to_bytes(16, "big")
+
+
+def unpack_id(prefix: str, raw: bytes) -> str:
+    """Return the id that ``pack_id`` packed."""
+    n = int.from_bytes(raw, "big")
+    # 130 bits in 13 pairs of characters; the first character carries only the top three bits.
+    pairs = _PAIRS
+    return (
+        f"{prefix}_{pairs[n >> 120 & 1023]}{pairs[n >> 110 & 1023]}{pairs[n >> 100 & 1023]}{pairs[n >> 90 & 1023]}"
+        f"{pairs[n >> 80 & 1023]}{pairs[n >> 70 & 1023]}{pairs[n >> 60 & 1023]}{pairs[n >> 50 & 1023]}"
+        f"{pairs[n >> 40 & 1023]}{pairs[n >> 30 & 1023]}{pairs[n >> 20 & 1023]}{pairs[n >> 10 & 1023]}{pairs[n & 1023]}"
+    )
+
+
+def check_id(value: str, prefix: str) -> str:
+    """Return ``value`` if it is a well-formed id with this prefix; raise InvalidId otherwise."""
+    if not value.startswith(prefix + "_"):
+        raise InvalidId(value=value, prefix=prefix)
+    pack_id(value)
+    return value
+
+
+def time_of(value: str) -> int:
+    """Return the creation time inside an id, in microseconds since 1970 (millisecond precision)."""
+    return int.from_bytes(pack_id(value)[:6], "big") * 1000

@@ -1,0 +1,200 @@
+"""The records beside the log: sessions, links, runs, manifests and what an engine remembers.
+
+Each is a frozen value that says how things stand now; how they came to stand so is in the events. They are written in the
+same transaction as the events that explain them, through one ``Batch`` (invariant C2), and never on their own.
+
+Times are microseconds since 1970, UTC. Ids are described in ``ids.py``.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+LinkType = Literal["continuation", "child", "fork"]
+RunState = Literal["queued", "running", "completed", "failed", "cancelled", "interrupted", "continued"]
+
+FINAL_STATES: Final = frozenset(("completed", "failed", "cancelled", "interrupted", "continued"))
+
+TRANSITIONS: Final[dict[str, frozenset[str]]] = {
+    "queued": frozenset(("running", "cancelled", "failed")),
+    "running": frozenset(("completed", "failed", "cancelled", "interrupted", "continued")),
+}
+"""What a run in this state may become. A state that is missing here is final."""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The root of all records."""
+
+
+class Workspace(Record, kw_only=True, frozen=True):
+    """The place the work is about: a repository or a folder. Its sessions share a timeline."""
+
+    id: str
+    account_id: str
+    path: str
+    """The folder as its machine spells it. Unique within an account."""
+    created_at: int
+
+
+class Session(Record, kw_only=True, frozen=True):
+    """One conversation: how it stands now."""
+
+    id: str
+    account_id: str
+    created_at: int
+    title: str = ""
+    description: str = ""
+    workspace_id: str | None = None
+    origin_id: str | None = None
+    """The session reached by following predecessors to the end; None means this one is its own origin."""
+    engine: str | None = None
+    """The engine that produced or last ran it."""
+    imported: bool = False
+    archived: bool = False
+    head_seq: int = 0
+    """The number of the newest event; also how many there are. Kept by the store."""
+    head_chain: bytes = bytes(32)
+    """The chain value of the newest event. Kept by the store."""
+    updated_at: int = 0
+    """The time of the newest event that was appended. Kept by the store."""
+    input_seq: int = 0
+    """The newest message by a user or a trigger; 0 means nobody has spoken. Kept by the store."""
+    fence: int = 0
+    """The newest fencing number given out for a run of this session. Kept by the store."""
+
+
+class Link(Record, kw_only=True, frozen=True):
+    """A typed edge between two sessions.
+
+    ``continuation``: predecessor to successor. ``child``: parent to delegated child. ``fork``: source to branch.
+    """
+
+    id: str
+    type: LinkType
+    from_session: str
+    to_session: str
+    created_at: int
+    reason: str = ""
+    key: str | None = None
+    """The idempotency key of the command that made it; unique for one ``from_session``."""
+    event_id: str | None = None
+    """The initiating event of a continuation; the call that delegated a child; the last shared event of a fork."""
+    seq: int | None = None
+    """The number of that event in ``from_session``."""
+    manifest_id: str | None = None
+    report_to: str | None = None
+    """For a child: the session it reports to now, when its parent went on elsewhere."""
+    actor: str = "agent"
+
+
+class Run(Record, kw_only=True, frozen=True):
+    """One turn of an engine in a session."""
+
+    id: str
+    session_id: str
+    created_at: int
+    state: RunState = "queued"
+    engine: str = ""
+    attempt: int = 1
+    retry_of: str | None = None
+    input_event: str | None = None
+    """The message this run answers, once it is in the log."""
+    input: bytes | None = None
+    """The body of a message that waits for its turn; it enters the log when the run starts."""
+    input_actor: str = "user"
+    options: bytes = b"{}"
+    """Continuation mode, limits and adapter options, as JSON."""
+    owner: str | None = None
+    """Who holds the lease."""
+    lease_until: int | None = None
+    fence: int = 0
+    started_at: int | None = None
+    ended_at: int | None = None
+    reason: str | None = None
+    """Why it ended as it did, in words."""
+    usage: bytes | None = None
+    """Tokens and cost as JSON, see ``bodies.Usage``."""
+
+
+class StoredManifest(Record, kw_only=True, frozen=True):
+    """A manifest as it was written, with the projection that it describes."""
+
+    id: str
+    link_id: str
+    from_session: str
+    to_session: str
+    body: bytes
+    """The manifest as JSON."""
+    digest: str
+    """``sha256:<hex>`` of ``body``."""
+    created_at: int
+
+
+class EngineSession(Record, kw_only=True, frozen=True):
+    """What one engine calls this session, written before the first prompt where the id can be chosen."""
+
+    session_id: str
+    engine: str
+    native_id: str
+    model: str | None = None
+    machine_id: str | None = None
+    updated_at: int = 0
+
+
+class Draft(Record, kw_only=True, frozen=True):
+    """Text that is being streamed and is not an event yet. After a crash it becomes an interrupted message."""
+
+    run_id: str
+    session_id: str
+    text: str
+    updated_at: int
+    kind: str = "message"
+
+
+class OpenCall(Record, kw_only=True, frozen=True):
+    """A tool call without a result."""
+
+    session_id: str
+    call: str
+    event_id: str
+    seq: int
+
+
+class ImportedFile(Record, kw_only=True, frozen=True):
+    """How far a native file was read, so that the next import starts there."""
+
+    id: str
+    account_id: str
+    path: str
+    engine: str
+    version: str | None
+    size: int
+    """Bytes consumed so far: the offset at which the next read starts."""
+    mtime_ns: int
+    fingerprint: str
+    """``sha256:<hex>`` of the last bytes before ``size``; if they differ on disk, the file was rewritten."""
+    account: bytes
+    """The account of every record read so far, as JSON."""
+    state: bytes = b""
+    """What the reader needs to go on, as JSON."""
+    sessions: tuple[str, ...] = ()
+    imported_at: int = 0
+    seen_size: int = 0
+    """The size of the file when it was last looked at (it may end in a torn record that was not consumed)."""
+
+
+class Original(Record, kw_only=True, frozen=True):
+    """A stretch of a native file, kept exactly as it was (compressed): bytes ``offset`` to ``offset + length``."""
+
+    file_id: str
+    offset: int
+    length: int
+    data: bytes
+    """zlib-compressed bytes."""
+
+
+def may_become(state: str, wanted: str) -> bool:
+    """Whether a run in ``state`` may become ``wanted``."""
+    return wanted in TRANSITIONS.get(state, frozenset())

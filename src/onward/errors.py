@@ -1,0 +1,271 @@
+"""Every error that Onward raises on purpose: one root, a stable code each, the docstring is the message.
+
+A class docstring is a template. ``SessionNotFound(session="ses_…")`` fills it from its keyword arguments, which stay
+readable in ``details`` for programs. Surfaces translate ``code`` to an exit status, an HTTP status or a JSON-RPC error;
+nothing below a surface knows about those.
+
+It is deliberately not a place for control flow: a caller that can decide beforehand should not have to catch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class OnwardError(Exception):
+    """Something went wrong in Onward."""
+
+    code: ClassVar[str] = "error"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str | None = None, /, **details: Any) -> None:
+        """Fill the class docstring from ``details``, or use ``message`` as it is."""
+        template = (type(self).__doc__ or "").split("\n\n")[0].replace("\n    ", " ")
+        if message is None:
+            try:
+                message = template.format(**details)
+            except (KeyError, IndexError):
+                message = template
+        super().__init__(message)
+        self.message: str = message
+        self.details: dict[str, Any] = details
+
+
+class InvalidInput(OnwardError):
+    """{what} is not valid: {why}."""
+
+    code = "invalid_input"
+
+
+class InvalidId(InvalidInput):
+    """{value!r} is not an id of the form {prefix}_ followed by 26 characters."""
+
+    code = "invalid_id"
+
+
+class LimitExceeded(InvalidInput):
+    """{what} may be at most {limit}; this one is {found}."""
+
+    code = "limit_exceeded"
+
+
+class NotFound(OnwardError):
+    """{what} {value} is not here."""
+
+    code = "not_found"
+
+
+class SessionNotFound(NotFound):
+    """There is no session {session} in this store. `onward list` shows what there is."""
+
+    code = "session_not_found"
+
+
+class EventNotFound(NotFound):
+    """There is no event {event}."""
+
+    code = "event_not_found"
+
+
+class RunNotFound(NotFound):
+    """There is no run {run}."""
+
+    code = "run_not_found"
+
+
+class ManifestNotFound(NotFound):
+    """There is no manifest {manifest}."""
+
+    code = "manifest_not_found"
+
+
+class SourceNotFound(NotFound):
+    """Source {index} cannot be used: {why}."""
+
+    code = "source_not_found"
+
+
+class Conflict(OnwardError):
+    """Somebody else changed {what} in the meantime. Read it again and retry."""
+
+    code = "conflict"
+    retryable = True
+
+
+class LeaseLost(Conflict):
+    """Run {run} is no longer held by this runner ({why}). What it says now is not written."""
+
+    code = "lease_lost"
+    retryable = False
+
+
+class InvalidTransition(OnwardError):
+    """Run {run} is {found}; it cannot become {wanted}."""
+
+    code = "invalid_transition"
+
+
+class SessionContinued(OnwardError):
+    """This conversation went on in “{title}” ({successor}). Open that one, or branch from here with `onward fork`."""
+
+    code = "session_continued"
+
+
+class SessionArchived(OnwardError):
+    """Session {session} is archived. It can be read; it takes no new messages."""
+
+    code = "session_archived"
+
+
+class ContinuationRefused(OnwardError):
+    """The conversation was not continued: {why}."""
+
+    code = "continuation_refused"
+
+
+class InvalidContinuation(ContinuationRefused):
+    """The continuation is not well formed: {why}."""
+
+    code = "invalid_continuation"
+
+
+class DelegatedChild(ContinuationRefused):
+    """A delegated session reports back to its parent {parent}; it does not continue elsewhere."""
+
+    code = "delegated_child"
+
+
+class ContinuationLoop(ContinuationRefused):
+    """This conversation was just continued and nobody has spoken since. Answer the message first."""
+
+    code = "continuation_loop"
+
+
+class TooManySuccessors(ContinuationRefused):
+    """A session may have at most {limit} continuations; this one has {found}."""
+
+    code = "too_many_successors"
+
+
+class RateLimited(ContinuationRefused):
+    """{found} continuations of this lineage in the last {window} seconds; the limit is {limit}. Try again later."""
+
+    code = "rate_limited"
+    retryable = True
+
+
+class NothingToContinue(ContinuationRefused):
+    """No person or trigger has written in session {session} yet, so there is no message to carry over."""
+
+    code = "nothing_to_continue"
+
+
+class UnresolvedWork(ContinuationRefused):
+    """Work is unfinished and would be lost from view: {unresolved}. Settle it first, or name it in `transfer`."""
+
+    code = "unresolved_work"
+
+
+class BudgetTooSmall(ContinuationRefused):
+    """The parts that are never left out need {needed} tokens ({counter}); the budget is {budget}."""
+
+    code = "budget_too_small"
+
+
+class CycleRefused(ContinuationRefused):
+    """Linking {from_session} to {to_session} would close a circle."""
+
+    code = "cycle_refused"
+
+
+class StoreError(OnwardError):
+    """The store failed: {why}."""
+
+    code = "store_error"
+
+
+class StoreFull(StoreError):
+    """There is no room left to write {path} ({why}). Nothing was written; what was there is intact."""
+
+    code = "store_full"
+
+
+class StoreReadOnly(StoreError):
+    """{path} cannot be written: {why}."""
+
+    code = "store_read_only"
+
+
+class NotAStore(StoreError):
+    """{path} is not an Onward store: {why}. It was left as it is."""
+
+    code = "not_a_store"
+
+
+class StoreTooNew(StoreError):
+    """{path} was written by a newer Onward (schema {found}; this one knows {known}). Upgrade Onward to open it."""
+
+    code = "store_too_new"
+
+
+class StoreBusy(StoreError):
+    """{path} was locked by another process for {seconds} seconds. Nothing was written; try again."""
+
+    code = "store_busy"
+    retryable = True
+
+
+class StoreClosed(StoreError):
+    """The store was closed."""
+
+    code = "store_closed"
+
+
+class VerificationFailed(OnwardError):
+    """Session {session}, event {seq}: {why}."""
+
+    code = "verification_failed"
+
+
+class EngineError(OnwardError):
+    """Engine {engine} failed: {why}."""
+
+    code = "engine_error"
+
+
+class EngineUnavailable(EngineError):
+    """Engine {engine} cannot run here: {why}."""
+
+    code = "engine_unavailable"
+
+
+class EngineTimeout(EngineError):
+    """Engine {engine} did not finish within {seconds} seconds and was stopped."""
+
+    code = "engine_timeout"
+    retryable = True
+
+
+class EngineRateLimited(EngineError):
+    """Engine {engine} was told to wait: {why}."""
+
+    code = "engine_rate_limited"
+    retryable = True
+
+
+class ContinuationModeUnavailable(EngineError):
+    """Engine {engine} keeps no conversation of its own for this session, so `native` has nothing to continue."""
+
+    code = "continuation_mode_unavailable"
+
+
+class ImportFailed(OnwardError):
+    """{path} could not be imported: {why}."""
+
+    code = "import_failed"
+
+
+class MissingExtra(OnwardError):
+    """{feature} needs the `{extra}` extra: pip install 'onward[{extra}]'."""
+
+    code = "missing_extra"
