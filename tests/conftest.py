@@ -102,6 +102,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
         raise network.LeftTheMachine(f"this test tried to leave the machine: {'; '.join(GUARD.attempts)}")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+    # A quiet run prints no header, and the header is where the seed would have been.
+    config = terminalreporter.config
+    if exitstatus and (seed := config.getoption("randomly_seed", None)) is not None:
+        terminalreporter.write_line(f"order and random numbers: --randomly-seed={seed}")
+
+
 @pytest.fixture(scope="session")
 def collected(request: pytest.FixtureRequest) -> Collected:
     """What collection found, with the requirement tags."""
