@@ -75,11 +75,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> None:
+def pytest_collectstart(collector: pytest.Collector) -> None:
     # Run again only what failed, or name one test of a file, and the file is not collected in full.
-    config = parent.config
-    if not config.getoption("lf", False) and not any("::" in arg for arg in config.args):
-        config.stash[COLLECTED].modules.add(module_path.resolve())
+    config = collector.config
+    if (
+        isinstance(collector, pytest.Module)
+        and not config.getoption("lf", False)
+        and "::" not in "".join(config.args)
+    ):
+        config.stash[COLLECTED].modules.add(collector.path.resolve())
 
 
 @pytest.hookimpl(tryfirst=True)
