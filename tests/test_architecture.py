@@ -13,12 +13,13 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.findings import none
 from tests.needs import ROOT
 
 SRC = ROOT / "src"
@@ -226,12 +227,6 @@ SUITE = modules(TESTS, ROOT)
 PUBLIC_TESTING = [module for module in PACKAGE if place(module.name) == "testing"]
 
 Rule = Callable[[list[Module]], Iterator[str]]
-
-
-def none(findings: Iterable[str]) -> None:
-    """Fails with every finding on a line of its own."""
-    if lines := list(findings):
-        pytest.fail("\n".join(lines), pytrace=False)
 
 
 def test_imports_go_from_the_surfaces_to_the_core() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tests import requirements
 from tests.conftest import Collected
+from tests.findings import none
 from tests.requirements import REQUIREMENTS
 
 GROUPS = {"L": 6, "C": 8, "P": 6, "O": 5, "T": 3, "A": 1}
@@ -27,16 +28,18 @@ def test_every_requirement_is_one_sentence_with_a_source_and_a_status() -> None:
 def test_every_built_requirement_has_a_test(collected: Collected) -> None:
     if not collected.whole():
         pytest.skip("only part of the suite was collected; run pytest without arguments to check this")
-    assert requirements.gaps(collected.tagged) == []
+    none(requirements.gaps(collected.tagged))
 
 
 def test_every_tag_names_a_requirement(collected: Collected) -> None:
-    assert requirements.strays(collected.tagged) == []
-    assert collected.malformed == [], 'the tag is @pytest.mark.requirement("L1", "L2", …)'
+    malformed = [
+        f'{name}: the tag is @pytest.mark.requirement("L1", "L2", …)' for name in collected.malformed
+    ]
+    none(requirements.strays(collected.tagged) + malformed)
 
 
 def test_no_requirement_with_a_test_is_still_called_planned(collected: Collected) -> None:
-    assert requirements.early(collected.tagged) == []
+    none(requirements.early(collected.tagged))
 
 
 def tagged_as_built() -> dict[str, list[str]]:
