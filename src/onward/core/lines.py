@@ -1,0 +1,137 @@
+"""Lines: how one event reads on paper, ``[seq] who: text``.
+
+Projections, recall and drafts all print events in this one shape, so that a number seen in any of them can be used to
+read the exact event. A line shows an event whole, or as a pointer that says how much is behind the number; it never shows
+half of one in silence (P2). Recall, which may shorten, says exactly how much it left out.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from onward.core.bodies import (
+    Approval,
+    Body,
+    Checkpoint,
+    Context,
+    Message,
+    Pins,
+    Plan,
+    RunChange,
+    SessionChange,
+    ToolCall,
+    ToolResult,
+)
+from onward.core.codec import Erased, Raw, Unreadable, body_of, flat, text_of
+from onward.core.events import Event
+
+POINTER_ABOVE: Final = 240
+"""Characters: a tool's input or output longer than this is shown as a pointer among recent exchanges."""
+
+
+def who(event: Event, body: Body | None = None) -> str:
+    """Return who speaks in an event, in one or two plain words."""
+    body = body_of(event) if body is None else body
+    match body:
+        case Message(role="assistant"):
+            return "agent"
+        case Message(aside=True):
+            return "harness"
+        case Message(role="system"):
+            return "system"
+        case Message():
+            return "trigger" if event.actor == "trigger" else "user"
+        case Context():
+            return f"context ({type(body).__struct_config__.tag})"
+        case ToolCall():
+            return f"agent calls {body.name}"
+        case ToolResult():
+            return "result" if body.status == "ok" else f"result ({body.status.replace('_', ' ')})"
+        case Erased():
+            return "erased"
+        case Unreadable():
+            return f"unreadable {event.kind}"
+        case Raw():
+            return f"{event.source.engine or 'native'} record"
+        case _:
+            return {"checkpoint": "summary", "reasoning": "agent thinks"}.get(event.kind, event.kind)
+
+
+def said(event: Event, body: Body | None = None) -> str:
+    """Return what an event says, whole: the words of a body, or its facts where it has no words."""
+    body = body_of(event) if body is None else body
+    match body:
+        case ToolCall():
+            return flat(body.input)
+        case Erased():
+            return body.reason or "this text was erased"
+        case Raw():
+            return flat(body.record)
+        case Plan():
+            return "; ".join(f"{s.id} {s.text} [{s.status}]" for s in body.steps) or "no steps"
+        case Pins():
+            return (
+                "; ".join(f"{p.kind} {p.name}{'@' + p.version if p.version else ''}" for p in body.pins)
+                or "none"
+            )
+        case RunChange():
+            return f"{body.run} {body.state}{': ' + body.reason if body.reason else ''}"
+        case SessionChange():
+            facts = (
+                body.change,
+                body.title and f"“{body.title}”",
+                body.other,
+                body.reason,
+                body.opening,
+                body.note,
+            )
+            return " ".join(f for f in facts if f)
+        case Approval():
+            return f"{body.state}: {body.subject}"
+        case Message() if body.interrupted:
+            return f"{body.text} [interrupted here]"
+        case Message() if body.parts and not body.text:
+            return ", ".join(f"[{p.media_type} {p.name or p.blob}]" for p in body.parts)
+        case _:
+            return text_of(body)
+
+
+def whole(event: Event, body: Body | None = None) -> str:
+    """Return the line of an event with everything it says."""
+    body = body_of(event) if body is None else body
+    return f"[{event.seq}] {who(event, body)}: {said(event, body)}"
+
+
+def pointer(event: Event, body: Body | None = None) -> str:
+    """Return the line of an event that is not shown: who, and how many characters stand behind the number."""
+    body = body_of(event) if body is None else body
+    return f"[{event.seq}] {who(event, body)}: ({len(said(event, body)):,} characters, not shown)"
+
+
+def brief_line(event: Event) -> tuple[str, bool]:
+    """Return the line of an event among recent exchanges, and whether it is whole.
+
+    What people and agents said is whole. Tool traffic, imported records and contexts are whole when short and pointers
+    otherwise: an earlier projection is never copied into a later one.
+    """
+    body = body_of(event)
+    if isinstance(body, Message | Checkpoint) and not getattr(body, "aside", False):
+        return whole(event, body), True
+    if isinstance(body, Context):
+        return pointer(event, body), False
+    line = whole(event, body)
+    if len(line) <= POINTER_ABOVE:
+        return line, True
+    return pointer(event, body), False
+
+
+def clip(text: str, limit: int) -> tuple[str, int]:
+    """Cut a text to ``limit`` characters, keeping head and tail. Return it and how many characters are missing."""
+    if len(text) <= limit:
+        return text, 0
+    missing = len(text) - limit
+    head = limit * 2 // 3
+    return (
+        f"{text[:head]}\n… {missing:,} characters not shown …\n{text[len(text) - (limit - head) :]}",
+        missing,
+    )
