@@ -1,0 +1,379 @@
+"""Continuing a session: load a snapshot, decide, write once.
+
+The order is the design's. First the key: a command that was carried out before has the same answer now (C3). Then the
+shape, then everything ``decide_continuation`` checks on a snapshot. The one store call at the end is the transaction of
+invariant C2: it states that the snapshot still holds (head, successors, runs) and writes successor, link, manifest,
+projection, transferred state, initiating message and first run together. If the process dies before it, nothing happened;
+after it, everything did. A guard that fails means that somebody wrote in between: the decision is made again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from onward.core.bodies import Message
+from onward.core.budget import Counter
+from onward.core.codec import body_of
+from onward.core.continuation import (
+    RATE_WINDOW,
+    Child,
+    Decision,
+    Request,
+    Snapshot,
+    decide_continuation,
+)
+from onward.core.continuing_command import MAX_KEY, Command, parse_command
+from onward.core.events import Event
+from onward.core.manifest import Manifest, decode_manifest
+from onward.core.projection import DEFAULT_BUDGET, Inputs, Offer, compile_projection
+from onward.core.records import FINAL_STATES, Link, Session
+from onward.core.references import Source
+from onward.errors import Conflict, InvalidInput, LimitExceeded, ManifestNotFound, SessionNotFound
+from onward.service import sessions
+from onward.service.counting import counter_by_name
+from onward.service.platform import Platform
+from onward.store.contract import (
+    Append,
+    Batch,
+    Guard,
+    HeadIs,
+    LinkPatch,
+    LinksAre,
+    RunChange,
+    RunIs,
+)
+
+RECENT_EVENTS: Final = 400
+"""How many of the newest events are offered as recent exchanges."""
+MAX_CITED: Final = 1000
+"""Events that one cited range may hold."""
+ATTEMPTS: Final = 20
+"""How often a decision is made anew when others write at the same time."""
+SMALLEST_BUDGET: Final = 64
+
+
+class Continuation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a continuation made, the same for every repetition of its key."""
+
+    successor: str
+    predecessor: str
+    origin: str
+    link: str
+    manifest: str
+    run: str | None
+    repeated: bool = False
+    """The key was used before: this is what it made then."""
+
+
+def continue_session(
+    platform: Platform,
+    session_id: str,
+    command: Command | dict[str, Any],
+    *,
+    key: str | None = None,
+    actor: str = "user",
+    run_id: str | None = None,
+    fence: int | None = None,
+    call: str | None = None,
+    engine: str | None = None,
+    budget: int | None = None,
+    counter: Counter | None = None,
+    options: bytes = b"{}",
+) -> Continuation:
+    """Continue a session in a fresh, linked one.
+
+    ``key`` makes the command repeat-safe; without one it is derived from nothing and every call is new. With ``run_id``,
+    ``fence`` and ``call`` the asking agent's turn ends in the same transaction. Raises a ``ContinuationRefused`` that
+    names the first check that failed; then nothing was written.
+    """
+    predecessor = platform.session(session_id)
+    if key is not None:
+        if not 1 <= len(key) <= MAX_KEY:
+            raise LimitExceeded(what="an idempotency key", limit=f"1 to {MAX_KEY} characters", found=len(key))
+        if (done := platform.store.link_by_key(session_id, key)) is not None:
+            return _made(platform, predecessor, done, repeated=True)
+    parsed = parse_command(command) if isinstance(command, dict) else command
+    size = DEFAULT_BUDGET if budget is None else budget
+    if size < SMALLEST_BUDGET:
+        raise LimitExceeded(what="the budget", limit=f"{SMALLEST_BUDGET} tokens or more", found=size)
+    request = Request(
+        command=parsed,
+        key=key or platform.ids.new("key"),
+        actor=actor,
+        run_id=run_id,
+        call=call,
+        engine=engine,
+        budget=size,
+        options=options,
+    )
+    for _ in range(ATTEMPTS):
+        snapshot = load_snapshot(platform, session_id, parsed, engine=engine)
+        decision = decide_continuation(
+            request, snapshot, platform.clock(), platform.ids, counter or platform.counter
+        )
+        try:
+            platform.store.commit(_batch(request, snapshot, decision, fence))
+        except Conflict as conflict:
+            if key is not None and (done := platform.store.link_by_key(session_id, key)) is not None:
+                return _made(platform, snapshot.session, done, repeated=True)
+            if not conflict.retryable:
+                raise
+            continue
+        return _made(platform, snapshot.session, decision.link, repeated=False, run=decision.run.id)
+    raise Conflict(what=f"session {session_id}")
+
+
+def load_snapshot(
+    platform: Platform, session_id: str, command: Command, *, engine: str | None = None
+) -> Snapshot:
+    """Read everything that a decision is made on. What it costs does not grow with the length of the session."""
+    session = platform.session(session_id)
+    store = platform.store
+    links = store.links(session_id)
+    history = sessions.scope(platform, session)
+    found = sessions.state(platform, session)
+    runs = store.runs(session_id)
+    children = []
+    for link in links:
+        if link.type == "child" and (link.report_to or link.from_session) == session_id:
+            child = store.session(link.to_session)
+            if child is not None and any(r.state not in FINAL_STATES for r in store.runs(child.id, limit=20)):
+                children.append(Child(link=link, session=child))
+    return Snapshot(
+        session=session,
+        successors=sum(1 for ln in links if ln.type == "continuation" and ln.from_session == session_id),
+        recent_continuations=_recent_continuations(platform, session_id),
+        parent=next((ln for ln in links if ln.type == "child" and ln.to_session == session_id), None)
+        if not session.imported
+        else None,
+        initiating=initiating_event(platform, session),
+        offers=tuple(offer(platform, session, source) for source in command.sources),
+        plan=found.get("plan"),
+        pins=found.get("pins"),
+        open_calls=tuple(store.open_calls(session_id)),
+        children=tuple(children),
+        queued=tuple(r for r in reversed(runs) if r.state == "queued"),
+        running=next((r for r in runs if r.state == "running"), None),
+        scope=history,
+        recent=tuple(sessions.newest(platform, history, RECENT_EVENTS)),
+        identity=_identity(platform, session, engine),
+    )
+
+
+def initiating_event(platform: Platform, session: Session) -> Event | None:
+    """Return the newest message that a person or a trigger wrote, in a session or the history it branched from.
+
+    Harness text that an engine filed under the user (``aside``) never qualifies.
+    """
+    for stretch in reversed(sessions.scope(platform, session)):
+        upto = min(stretch.to_seq, session.input_seq) if stretch.session == session.id else stretch.to_seq
+        while upto > 0:
+            page = platform.store.events(
+                stretch.session, upto=upto, limit=50, kinds=("message",), newest_first=True
+            )
+            for event in page:
+                body = body_of(event)
+                if event.actor in ("user", "trigger") and isinstance(body, Message) and not body.aside:
+                    return event
+            upto = page[-1].seq - 1 if len(page) == 50 else 0
+    return None
+
+
+def offer(platform: Platform, session: Session, source: Source) -> Offer:
+    """Look up a source: fill in ids and numbers, and load the events if they are the predecessor's own (check 6)."""
+    if not source.is_events:
+        return Offer(source=source)
+    store = platform.store
+    target = source.session or session.id
+    first_seq, last_seq = source.from_seq, source.to_seq
+    for name, end in (("from_event", source.from_event), ("to_event", source.to_event)):
+        if end is None:
+            continue
+        event = store.event(end)
+        if event is None or not platform.may_read(event.session_id):
+            return Offer(
+                source=source, cause="missing", note=f"there is no event {end} that may be read here"
+            )
+        if source.session and event.session_id != source.session:
+            return Offer(source=source, cause="missing", note=f"event {end} is in {event.session_id}")
+        target = event.session_id
+        if name == "from_event":
+            first_seq = event.seq
+        else:
+            last_seq = event.seq
+    if target != session.id and not platform.may_read(target):
+        return Offer(
+            source=source, cause="missing", note=f"there is no session {target} that may be read here"
+        )
+    owner = session if target == session.id else platform.session(target)
+    assert first_seq is not None
+    last_seq = first_seq if last_seq is None else last_seq
+    if not 1 <= first_seq <= last_seq <= owner.head_seq:
+        return Offer(
+            source=source,
+            cause="missing",
+            note=f"{target} has events 1 to {owner.head_seq}; {first_seq}-{last_seq} is outside or runs backwards",
+        )
+    if last_seq - first_seq >= MAX_CITED:
+        return Offer(
+            source=source,
+            cause="missing",
+            note=f"a range may hold {MAX_CITED} events; {first_seq}-{last_seq} holds {last_seq - first_seq + 1}",
+        )
+    ends = [store.events(target, after=s - 1, upto=s, limit=1)[0] for s in (first_seq, last_seq)]
+    full = msgspec.structs.replace(
+        source,
+        session=target,
+        from_seq=first_seq,
+        to_seq=last_seq,
+        from_event=ends[0].id,
+        to_event=ends[1].id,
+    )
+    own = {stretch.session: stretch.to_seq for stretch in sessions.scope(platform, session)}
+    if target not in own or last_seq > own[target]:
+        return Offer(source=full, cause="other_session")
+    return Offer(
+        source=full, events=tuple(store.events(target, after=first_seq - 1, upto=last_seq, limit=MAX_CITED))
+    )
+
+
+def _recent_continuations(platform: Platform, session_id: str) -> int:
+    since = platform.clock() - RATE_WINDOW * 1_000_000
+    return sum(
+        1 for ln in platform.store.lineage(session_id) if ln.type == "continuation" and ln.created_at >= since
+    )
+
+
+def _identity(platform: Platform, session: Session, engine: str | None) -> tuple[tuple[str, str], ...]:
+    """Return the facts about a successor that are recomputed from today's policy, never copied."""
+    facts = [("account", platform.account_id)]
+    if session.workspace_id and (place := platform.store.workspace_by_id(session.workspace_id)):
+        facts.append(("workspace", place.path))
+    if engine or session.engine:
+        facts.append(("engine", engine or session.engine or ""))
+    facts.append(("may read", "every session of this account"))
+    return tuple(facts)
+
+
+def _batch(request: Request, snapshot: Snapshot, decision: Decision, fence: int | None) -> Batch:
+    """Return the one transaction of a continuation (C2)."""
+    before = snapshot.session
+    guards: list[Guard] = [
+        HeadIs(before.id, before.head_seq),
+        LinksAre(before.id, "continuation", snapshot.successors),
+    ]
+    guards += [RunIs(run_id, "queued") for run_id in decision.moved_runs]
+    changes = [RunChange(run_id=r, session_id=decision.successor.id) for r in decision.moved_runs]
+    if request.run_id is not None:
+        changes.append(
+            RunChange(
+                run_id=request.run_id, state="continued", fence=fence, ended_at=decision.link.created_at
+            )
+        )
+    return Batch(
+        guards=tuple(guards),
+        sessions=(decision.successor,),
+        links=(decision.link,),
+        manifests=(decision.manifest,),
+        runs=(decision.run,),
+        appends=(
+            Append(
+                session_id=before.id, events=decision.predecessor_events, run_id=request.run_id, fence=fence
+            ),
+            Append(session_id=decision.successor.id, events=decision.successor_events),
+        ),
+        run_changes=tuple(changes),
+        link_patches=tuple(
+            LinkPatch(link_id=c, report_to=decision.successor.id) for c in decision.moved_children
+        ),
+        drop_drafts=(request.run_id,) if request.run_id else (),
+    )
+
+
+def _made(
+    platform: Platform, predecessor: Session, link: Link, *, repeated: bool, run: str | None = None
+) -> Continuation:
+    if run is None:
+        first = platform.store.runs(link.to_session)
+        run = first[-1].id if first else None
+    return Continuation(
+        successor=link.to_session,
+        predecessor=predecessor.id,
+        origin=predecessor.origin_id or predecessor.id,
+        link=link.id,
+        manifest=link.manifest_id or "",
+        run=run,
+        repeated=repeated,
+    )
+
+
+def manifest(platform: Platform, name: str) -> Manifest:
+    """Return a manifest by its id, or that of the session which it began."""
+    manifest_id = name
+    if name.startswith("ses_"):
+        platform.session(name)
+        link = next(
+            (ln for ln in platform.store.links(name) if ln.type == "continuation" and ln.to_session == name),
+            None,
+        )
+        if link is None or link.manifest_id is None:
+            raise ManifestNotFound(
+                f"Session {name} was not continued from another one, so it has no manifest.", manifest=name
+            )
+        manifest_id = link.manifest_id
+    elif not name.startswith("man_"):
+        raise InvalidInput(what=f"{name!r}", why="expected a session (ses_…) or a manifest (man_…)")
+    stored = platform.store.manifest(manifest_id)
+    if stored is None or not platform.may_read(stored.from_session):
+        raise ManifestNotFound(manifest=name)
+    return decode_manifest(stored.body)
+
+
+def recompile(platform: Platform, record: Manifest) -> str:
+    """Compile a projection again from the log and its manifest. Return the digest of what comes out (P1).
+
+    Events whose text was erased since then give another digest; that is the truth about them.
+    """
+    store = platform.store
+
+    def exactly(session: str, first: int, last: int) -> list[Event]:
+        return store.events(session, after=first - 1, upto=last, limit=max(last - first + 1, 1))
+
+    initiating = store.event(record.initiating.event)
+    if initiating is None:
+        raise SessionNotFound(session=record.predecessor)
+    causes = {o.source: o.cause for o in record.omitted if o.source is not None}
+    offers = []
+    for number, source in enumerate(record.sources):
+        cause = causes.get(number)
+        if not source.is_events or cause in ("other_session", "revoked", "missing"):
+            offers.append(Offer(source=source, cause=cause))
+            continue
+        assert source.session and source.from_seq and source.to_seq
+        offers.append(
+            Offer(source=source, events=tuple(exactly(source.session, source.from_seq, source.to_seq)))
+        )
+    recent = [e for s in record.recent for e in exactly(s.session, s.from_seq, s.to_seq)]
+    inputs = Inputs(
+        manifest=record.id,
+        link=record.link,
+        predecessor=record.predecessor,
+        predecessor_title=record.predecessor_title,
+        successor=record.successor,
+        origin=record.origin,
+        reason=record.reason,
+        created_at=record.created_at,
+        initiating=initiating,
+        handoff=record.handoff,
+        written_by=record.actor,
+        offers=tuple(offers),
+        state=record.state,
+        identity=record.identity,
+        scope=record.scope,
+        recent=tuple(recent),
+        relevant=tuple(e for i in record.relevant if (e := store.event(i)) is not None),
+        budget=record.budget,
+    )
+    return compile_projection(inputs, counter_by_name(record.tokenizer)).digest

@@ -1,0 +1,93 @@
+"""What every verb needs: the store, the account it acts for, a clock and a source of ids.
+
+``Platform`` is passed to the verbs in this package; it holds no state of its own. Reading the clock and drawing random
+numbers happen here and nowhere below (the core gets them as arguments).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from onward.core import ids as make
+from onward.core.bodies import Body
+from onward.core.budget import CharsCounter, Counter
+from onward.core.codec import encode
+from onward.core.events import ONWARD, NewEvent, Source
+from onward.core.ids import LOCAL_ACCOUNT, Ids
+from onward.core.records import Session
+from onward.errors import SessionNotFound
+from onward.store.contract import Store
+
+Clock = Callable[[], int]
+"""Returns now, in microseconds since 1970 (UTC)."""
+
+
+def wall_clock() -> int:
+    """Return the time of day in microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+class RandomIds:
+    """New ids from the clock and the system's randomness."""
+
+    def __init__(self, clock: Clock = wall_clock) -> None:
+        self._clock = clock
+
+    def new(self, prefix: str) -> str:
+        """Return a new id."""
+        return make.make_id(prefix, self._clock(), os.urandom(10))
+
+    def salt(self) -> bytes:
+        """Return 16 random bytes."""
+        return os.urandom(16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Platform:
+    """Everything the verbs act on and with."""
+
+    store: Store
+    account_id: str = LOCAL_ACCOUNT
+    clock: Clock = wall_clock
+    ids: Ids = field(default_factory=RandomIds)
+    counter: Counter = field(default_factory=CharsCounter)
+    host: str = ""
+    """The name of this machine, as people know it."""
+
+    def session(self, session_id: str) -> Session:
+        """Return a session that this account may read. Raises SessionNotFound otherwise (invariant A1)."""
+        found = self.store.session(session_id)
+        if found is None or found.account_id != self.account_id:
+            raise SessionNotFound(session=session_id)
+        return found
+
+    def may_read(self, session_id: str) -> bool:
+        """Whether this account may read a session, as of now."""
+        found = self.store.session(session_id)
+        return found is not None and found.account_id == self.account_id
+
+    def event(
+        self,
+        kind: str,
+        body: Body | bytes,
+        actor: str,
+        *,
+        run_id: str | None = None,
+        source: Source = ONWARD,
+        id: str | None = None,
+        at: int | None = None,
+    ) -> NewEvent:
+        """Make a new event of this moment."""
+        return NewEvent(
+            id=id or self.ids.new(make.EVENT),
+            at=self.clock() if at is None else at,
+            kind=kind,
+            actor=actor,
+            body=body if isinstance(body, bytes) else encode(body),
+            salt=self.ids.salt(),
+            source=source,
+            run_id=run_id,
+        )

@@ -1,0 +1,351 @@
+"""Sessions: opening, naming, branching, reading and walking them.
+
+Every verb loads what it needs, decides, and makes one store call; that call is the transaction that makes it right. A
+branch is made by reference: it holds no copy of what came before, only the number of the last event it shares with its
+source.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from onward.core import ids as make
+from onward.core.bodies import Pins, Plan, SessionChange
+from onward.core.codec import Erased, body_of, encode
+from onward.core.events import PERSON, Event
+from onward.core.manifest import Scope
+from onward.core.records import Link, Session, Workspace
+from onward.errors import EventNotFound, InvalidInput, LimitExceeded
+from onward.service.platform import Platform
+from onward.store.contract import Append, Batch, Erase, SessionPatch, SessionQuery
+
+MAX_TITLE = 120
+"""Characters of a title."""
+READ_DEFAULT = 200
+READ_MAX = 1000
+"""Events that one read returns at most."""
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch of a session."""
+
+    session: Session
+    events: tuple[Event, ...]
+    next: int | None
+    """The number to read on from, or None at the end."""
+
+
+class Lineage(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a session comes from and what came of it."""
+
+    session: str
+    path: tuple[str, ...]
+    """From the origin to the session, over continuations."""
+    links: tuple[Link, ...]
+    sessions: dict[str, Session | None]
+    """Every session of the tree; None for one that this account may not read."""
+
+
+def checked_title(title: str) -> str:
+    """Return a title with its white space folded. Raises LimitExceeded above 120 characters."""
+    folded = " ".join(title.split())
+    if len(folded) > MAX_TITLE:
+        raise LimitExceeded(
+            what="a title", limit=f"{MAX_TITLE} characters", found=f"{len(folded):,} characters"
+        )
+    return folded
+
+
+def start(
+    platform: Platform,
+    title: str = "",
+    *,
+    workspace: str | None = None,
+    engine: str | None = None,
+    parent: str | None = None,
+    call: str | None = None,
+) -> Session:
+    """Open a new session. With ``parent`` it is a delegated child, expected to report back."""
+    now = platform.clock()
+    place, new_places = _workspace(platform, workspace)
+    session = Session(
+        id=platform.ids.new(make.SESSION),
+        account_id=platform.account_id,
+        created_at=now,
+        title=checked_title(title),
+        workspace_id=place,
+        engine=engine,
+    )
+    opened = SessionChange(change="opened", title=session.title or None, engine=engine, other=parent)
+    links: tuple[Link, ...] = ()
+    if parent is not None:
+        platform.session(parent)
+        links = (
+            Link(
+                id=platform.ids.new(make.LINK),
+                type="child",
+                from_session=parent,
+                to_session=session.id,
+                created_at=now,
+                reason="delegated",
+                event_id=call,
+                report_to=parent,
+            ),
+        )
+    event = platform.event("session", opened, "system")
+    platform.store.commit(
+        Batch(
+            workspaces=new_places,
+            sessions=(session,),
+            links=links,
+            appends=(Append(session_id=session.id, events=(event,)),),
+        )
+    )
+    return platform.session(session.id)
+
+
+def _workspace(platform: Platform, path: str | None) -> tuple[str | None, tuple[Workspace, ...]]:
+    """Return the workspace of a folder and, when it is new, its record."""
+    if path is None:
+        return None, ()
+    found = platform.store.workspace(platform.account_id, path)
+    if found:
+        return found.id, ()
+    place = Workspace(
+        id=make.derived_id(make.WORKSPACE, 0, platform.account_id, path),
+        account_id=platform.account_id,
+        path=path,
+        created_at=platform.clock(),
+    )
+    return place.id, (place,)
+
+
+def rename(platform: Platform, session_id: str, title: str) -> Session:
+    """Give a session another title."""
+    platform.session(session_id)
+    name = checked_title(title)
+    event = platform.event("session", SessionChange(change="renamed", title=name), "user", source=PERSON)
+    platform.store.commit(
+        Batch(
+            appends=(Append(session_id=session_id, events=(event,)),),
+            session_patches=(SessionPatch(session_id=session_id, title=name),),
+        )
+    )
+    return platform.session(session_id)
+
+
+def archive(platform: Platform, session_id: str) -> Session:
+    """Put a session away. It stays readable and takes no new messages."""
+    platform.session(session_id)
+    event = platform.event("session", SessionChange(change="archived"), "user", source=PERSON)
+    platform.store.commit(
+        Batch(
+            appends=(Append(session_id=session_id, events=(event,)),),
+            session_patches=(SessionPatch(session_id=session_id, archived=True),),
+        )
+    )
+    return platform.session(session_id)
+
+
+def set_state(platform: Platform, session_id: str, state: Plan | Pins, *, actor: str = "agent") -> Event:
+    """Write the next revision of the plan or the pins."""
+    platform.session(session_id)
+    kind = "plan" if isinstance(state, Plan) else "pins"
+    event = platform.event(kind, state, actor)
+    return platform.store.commit(Batch(appends=(Append(session_id=session_id, events=(event,)),))).events[0]
+
+
+def listed(
+    platform: Platform,
+    *,
+    text: str | None = None,
+    workspace: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> tuple[list[Session], str | None]:
+    """Return sessions, newest activity first, and the cursor of the next page."""
+    place = None
+    if workspace is not None:
+        found = platform.store.workspace(platform.account_id, workspace)
+        if found is None:
+            return [], None
+        place = found.id
+    if not 1 <= limit <= READ_MAX:
+        raise LimitExceeded(what="the number of sessions on a page", limit=f"1 to {READ_MAX}", found=limit)
+    return platform.store.sessions(
+        SessionQuery(
+            account_id=platform.account_id, workspace_id=place, text=text, limit=limit, cursor=cursor
+        )
+    )
+
+
+def read(
+    platform: Platform, session_id: str, first: int = 1, last: int | None = None, *, limit: int = READ_DEFAULT
+) -> Page:
+    """Return events ``first`` to ``last`` of a session, at most ``limit`` of them."""
+    session = platform.session(session_id)
+    if not 1 <= limit <= READ_MAX:
+        raise LimitExceeded(what="the number of events in one read", limit=f"1 to {READ_MAX}", found=limit)
+    if first < 1 or (last is not None and last < first):
+        raise InvalidInput(
+            what=f"the range {first}-{last}", why="event numbers start at 1 and a range runs forwards"
+        )
+    if first > session.head_seq:
+        raise EventNotFound(
+            f"Session {session_id} has events 1 to {session.head_seq}; {first} does not exist.",
+            event=f"{session_id}:{first}",
+        )
+    events = platform.store.events(session_id, after=first - 1, upto=last, limit=limit)
+    end = events[-1].seq if events else first
+    more = end < min(last or session.head_seq, session.head_seq)
+    return Page(session=session, events=tuple(events), next=end + 1 if more else None)
+
+
+def fork(platform: Platform, session_id: str, seq: int | None = None, *, title: str = "") -> Session:
+    """Branch from an earlier point: a new session that shares the log up to ``seq`` by reference.
+
+    The point may not lie between a tool call and its result; those of a branch are whole. The source gains one event.
+    """
+    source = platform.session(session_id)
+    point = source.head_seq if seq is None else seq
+    if not 1 <= point <= source.head_seq:
+        raise EventNotFound(
+            f"Session {session_id} has events 1 to {source.head_seq}; {point} does not exist.",
+            event=f"{session_id}:{point}",
+        )
+    last = platform.store.events(session_id, after=point - 1, upto=point, limit=1)[0]
+    now = platform.clock()
+    branch = Session(
+        id=platform.ids.new(make.SESSION),
+        account_id=source.account_id,
+        workspace_id=source.workspace_id,
+        created_at=now,
+        title=checked_title(title or source.title),
+        engine=source.engine,
+        origin_id=source.origin_id,
+    )
+    link = Link(
+        id=platform.ids.new(make.LINK),
+        type="fork",
+        from_session=session_id,
+        to_session=branch.id,
+        created_at=now,
+        event_id=last.id,
+        seq=point,
+        actor="user",
+    )
+    forked = SessionChange(change="forked", other=session_id, link=link.id, event=last.id, title=branch.title)
+    branched = SessionChange(change="branched", other=branch.id, link=link.id, event=last.id)
+    platform.store.commit(
+        Batch(
+            sessions=(branch,),
+            links=(link,),
+            appends=(
+                Append(session_id=branch.id, events=(platform.event("session", forked, "user"),)),
+                Append(session_id=session_id, events=(platform.event("session", branched, "user"),)),
+            ),
+        )
+    )
+    return platform.session(branch.id)
+
+
+def scope(platform: Platform, session: Session) -> tuple[Scope, ...]:
+    """Return the stretches of log that a session's history is made of: its sources' first, its own last."""
+    out = [Scope(session=session.id, from_seq=1, to_seq=session.head_seq)]
+    seen = {session.id}
+    current = session.id
+    while True:
+        link = next(
+            (ln for ln in platform.store.links(current) if ln.type == "fork" and ln.to_session == current),
+            None,
+        )
+        if link is None or link.seq is None or link.from_session in seen:
+            return tuple(s for s in reversed(out) if s.to_seq >= s.from_seq)
+        if not platform.may_read(link.from_session):
+            return tuple(reversed(out))
+        out.append(Scope(session=link.from_session, from_seq=1, to_seq=link.seq))
+        seen.add(link.from_session)
+        current = link.from_session
+
+
+def newest(platform: Platform, stretches: tuple[Scope, ...], limit: int) -> list[Event]:
+    """Return the newest ``limit`` events of a history, oldest first."""
+    out: list[Event] = []
+    for stretch in reversed(stretches):
+        if len(out) >= limit:
+            break
+        page = platform.store.events(
+            stretch.session, upto=stretch.to_seq, limit=limit - len(out), newest_first=True
+        )
+        out += page
+    out.reverse()
+    return out
+
+
+def state(platform: Platform, session: Session) -> dict[str, Event]:
+    """Return the current plan and pins of a session; a branch inherits those of its source at the fork."""
+    found = platform.store.state(session.id)
+    for stretch in reversed(scope(platform, session)[:-1]):
+        for kind in ("plan", "pins"):
+            if kind not in found:
+                page = platform.store.events(
+                    stretch.session, upto=stretch.to_seq, limit=1, kinds=(kind,), newest_first=True
+                )
+                if page:
+                    found[kind] = page[0]
+    return found
+
+
+def continuations(platform: Platform, session_id: str) -> list[Link]:
+    """Return the continuations that leave a session, oldest first. The newest is the current one."""
+    return [
+        ln
+        for ln in platform.store.links(session_id)
+        if ln.type == "continuation" and ln.from_session == session_id
+    ]
+
+
+def lineage(platform: Platform, session_id: str) -> Lineage:
+    """Return the path from the origin to a session and the tree around it."""
+    platform.session(session_id)
+    links = platform.store.lineage(session_id)
+    before = {ln.to_session: ln.from_session for ln in links if ln.type == "continuation"}
+    path = [session_id]
+    while path[-1] in before and before[path[-1]] not in path:
+        path.append(before[path[-1]])
+    names = {session_id, *(ln.from_session for ln in links), *(ln.to_session for ln in links)}
+    known: dict[str, Session | None] = {}
+    for name in sorted(names):
+        found = platform.store.session(name)
+        known[name] = found if found is not None and found.account_id == platform.account_id else None
+    return Lineage(session=session_id, path=tuple(reversed(path)), links=tuple(links), sessions=known)
+
+
+def erase(platform: Platform, event_id: str, *, reason: str = "") -> Event:
+    """Erase what an event says. Its digest stays, so the chain still verifies; the erasure is an event of its own (L5).
+
+    The words leave the search index in the same transaction. Return the event that records the erasure.
+    """
+    found = platform.store.event(event_id)
+    if found is None or not platform.may_read(found.session_id):
+        raise EventNotFound(event=event_id)
+    note = platform.event(
+        "session",
+        SessionChange(change="erased", event=event_id, reason=reason or None),
+        "user",
+        source=PERSON,
+    )
+    tombstone = encode(Erased(reason=reason or None))
+    written = platform.store.commit(
+        Batch(
+            erasures=(Erase(event_id=event_id, tombstone=tombstone),),
+            appends=(Append(session_id=found.session_id, events=(note,)),),
+        )
+    )
+    return written.events[0]
+
+
+def plan_of(found: dict[str, Event]) -> Plan | None:
+    """Return the plan among a session's state, if it can be read."""
+    body = body_of(found["plan"]) if "plan" in found else None
+    return body if isinstance(body, Plan) else None
