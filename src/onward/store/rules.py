@@ -1,0 +1,199 @@
+"""Rules: what every store must decide in the same way, as pure functions of records.
+
+A store finds the records, asks here what becomes of them, and writes the answer. Nothing here knows how anything is stored.
+Keeping these out of the stores is what lets the memory store be the model that the others are tested against.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from onward.core import ids, words
+from onward.core.digests import GENESIS
+from onward.core.events import Event, NewEvent
+from onward.core.records import FINAL_STATES, Run, Session, may_become
+from onward.errors import InvalidInput, InvalidTransition, LeaseLost
+from onward.store.contract import (
+    Append,
+    Batch,
+    Guard,
+    HeadIs,
+    LinksAre,
+    NoDraft,
+    NoOpenCalls,
+    RunChange,
+    RunIs,
+    SessionPatch,
+    SessionQuery,
+)
+
+INDEX_LAG: Final = 200
+"""The full text is at most this many events behind the log once a writer is at rest."""
+
+
+def fresh_session(session: Session) -> Session:
+    """Return a session as it enters the store: whatever the store keeps by itself starts at the beginning."""
+    return msgspec.structs.replace(
+        session, head_seq=0, head_chain=GENESIS, updated_at=0, input_seq=0, fence=0
+    )
+
+
+def patched_session(session: Session, patch: SessionPatch) -> Session:
+    """Return a session with the values of a patch; those at None keep what is there."""
+    return msgspec.structs.replace(session, **_given(patch, but=("session_id",)))
+
+
+def fresh_run(run: Run) -> Run:
+    """Return a run as it enters the store. Its fencing number is the store's to give, so it has none yet."""
+    return msgspec.structs.replace(run, fence=0)
+
+
+def changed_run(run: Run, change: RunChange) -> Run:
+    """Return a run after a change, without a new fencing number.
+
+    Raises LeaseLost when the change was made under another fencing number, or renews a lease on a run that no longer runs;
+    InvalidTransition when the state found does not allow the one wanted, or a run that is not queued should move.
+    """
+    if change.fence is not None:
+        if change.fence != run.fence:
+            raise LeaseLost(run=run.id, why=f"its fencing number is {run.fence}, not {change.fence}")
+        if run.state != "running" and change.state is None:
+            raise LeaseLost(run=run.id, why=f"it is {run.state}")
+    if change.state is not None and not may_become(run.state, change.state):
+        raise InvalidTransition(run=run.id, found=run.state, wanted=change.state)
+    if change.session_id is not None and change.session_id != run.session_id and run.state != "queued":
+        raise InvalidTransition(run=run.id, found=run.state, wanted=f"a run of {change.session_id}")
+    given = _given(change, but=("run_id", "fence", "clear_input"))
+    if change.clear_input:
+        given["input"] = None
+    return msgspec.structs.replace(run, **given)
+
+
+def check_hold(append: Append, run: Run | None) -> None:
+    """Raise LeaseLost unless ``run`` is running under the fencing number of an append (invariant L6)."""
+    if append.fence is None or append.run_id is None:
+        return
+    if run is None:
+        raise LeaseLost(run=append.run_id, why="it does not exist")
+    if run.state != "running":
+        raise LeaseLost(run=run.id, why=f"it is {run.state}")
+    if run.fence != append.fence:
+        raise LeaseLost(run=run.id, why=f"its fencing number is {run.fence}, not {append.fence}")
+
+
+def check_draft(run: Run) -> None:
+    """Raise LeaseLost when a draft is written for a run that has ended."""
+    if run.state in FINAL_STATES:
+        raise LeaseLost(run=run.id, why=f"it is {run.state}")
+
+
+def check_shape(batch: Batch) -> None:
+    """Raise InvalidInput for what no store could keep: malformed event ids, negative counts, salts of the wrong size."""
+    for append in batch.appends:
+        for event in append.events:
+            check_event(event)
+    for stretch in batch.originals:
+        if stretch.offset < 0 or stretch.length < 0:
+            raise InvalidInput(
+                what="a stretch of a native file", why=f"{stretch.offset}+{stretch.length} is negative"
+            )
+
+
+def check_event(event: NewEvent) -> None:
+    """Raise InvalidInput for an event that could not be addressed or sealed."""
+    ids.check_id(event.id, ids.EVENT)
+    if event.run_id is not None:
+        ids.check_id(event.run_id, ids.RUN)
+    if not event.salt:
+        raise InvalidInput(what=f"event {event.id}", why="it has no salt, which is how an erased one is told")
+
+
+def erased_event(event: Event, tombstone: bytes) -> Event:
+    """Return an event with its body gone: the digest and the chain stay (invariant L5)."""
+    return msgspec.structs.replace(event, body=tombstone, salt=b"")
+
+
+def opens_input(event: NewEvent) -> bool:
+    """Whether an event is somebody speaking, which moves ``Session.input_seq``."""
+    return event.kind == "message" and event.actor in ("user", "trigger")
+
+
+def activity(session: Session) -> int:
+    """Return when a session was last active: its newest event, or its creation while it has none."""
+    return max(session.updated_at, session.created_at)
+
+
+def matches_text(session: Session, text: str | None) -> bool:
+    """Whether a session's title or id holds a text, whatever the case of either."""
+    return (
+        text is None
+        or text.casefold() in session.title.casefold()
+        or text.casefold() in session.id.casefold()
+    )
+
+
+def subject(guard: Guard) -> str:
+    """Return in words what a guard watches, for the Conflict that is raised when it does not hold."""
+    match guard:
+        case HeadIs(session_id, seq):
+            return f"session {session_id}, which no longer ends at event {seq}"
+        case LinksAre(session_id, type_, count):
+            return f"session {session_id}, which no longer has {count} links of type {type_}"
+        case RunIs(run_id, state, fence):
+            return f"run {run_id}, which is no longer {state}" + (
+                f" under number {fence}" if fence is not None else ""
+            )
+        case NoOpenCalls(session_id, _):
+            return f"session {session_id}, which has other tool calls without a result"
+        case NoDraft(run_id):
+            return f"run {run_id}, under which text is being streamed"
+
+
+def single_words(terms: Sequence[str]) -> list[str]:
+    """Return the distinct words of search terms. Those that ``core.words`` cut come back as they are; others are cut now.
+
+    So no term is special to a store, whatever is in it.
+    """
+    return list(dict.fromkeys(word for term in terms for word in words.cut(term)))
+
+
+def encode_cursor(session: Session) -> str:
+    """Return the cursor of the page after this session."""
+    return f"{activity(session)}.{session.id}"
+
+
+def decode_cursor(query: SessionQuery) -> tuple[int, str] | None:
+    """Return the place behind a cursor, or None at the start. Raises InvalidInput for one that no store gave out."""
+    if query.cursor is None:
+        return None
+    at, dot, session_id = query.cursor.partition(".")
+    if not dot or not at.lstrip("-").isdecimal():
+        raise InvalidInput(what="the cursor", why=f"{query.cursor!r} did not come from a listing")
+    return int(at), session_id
+
+
+def cut_original(stretches: Iterable[tuple[int, int, bytes]], offset: int, length: int) -> bytes | None:
+    """Return ``length`` bytes at ``offset`` out of compressed stretches ``(offset, length, data)`` in order of offset.
+
+    None when any of the bytes is in no stretch.
+    """
+    found = bytearray()
+    for start, size, data in stretches:
+        wanted = offset + len(found)
+        if len(found) >= length or start > wanted:
+            break
+        if start + size > wanted:
+            found += zlib.decompress(data)[wanted - start : wanted - start + length - len(found)]
+    return bytes(found) if len(found) == length else None
+
+
+def _given(change: msgspec.Struct, *, but: Sequence[str]) -> dict[str, object]:
+    return {
+        name: value
+        for name in change.__struct_fields__
+        if name not in but and (value := getattr(change, name)) is not None
+    }
