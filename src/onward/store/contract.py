@@ -7,7 +7,8 @@ written, and the caller decides again. The store alone gives out sequence number
 Every implementation passes the suite in ``onward.testing.store_contract``. Stores are synchronous and safe to call from
 many threads. They know nothing of accounts being allowed or not: the service checks that before it asks.
 
-Order inside one commit: guards, workspaces, sessions, links, manifests, blobs, runs, run changes, appends, the rest.
+Order inside one commit: guards, workspaces, sessions, links, manifests, blobs, runs, appends, run changes, the rest. So the
+last words of a run and its final state go into one batch: the append is checked against the run while it still runs.
 
 What a store keeps by itself, in the same transaction as an append: the session's head (seq, chain), ``updated_at`` (the
 largest ``at`` seen), ``input_seq`` (kind ``message``, actor ``user`` or ``trigger``), the table of open calls (opened by a
@@ -54,11 +55,15 @@ class LinksAre(msgspec.Struct, frozen=True):
 
 
 class RunIs(msgspec.Struct, frozen=True):
-    """The run is still in this state; with ``fence``, it is still held under that fencing number."""
+    """The run is still in this state; with ``fence``, it is still held under that fencing number.
+
+    With ``lease_before``, its lease still ends before that time: whoever holds it has not renewed it.
+    """
 
     run_id: str
     state: RunState
     fence: int | None = None
+    lease_before: int | None = None
 
 
 class NoOpenCalls(msgspec.Struct, frozen=True):

@@ -139,8 +139,8 @@ class MemoryStore:
             self._add(self._runs, run.id, rules.fresh_run(run), "run")
             if run.state == "running":
                 self._put(self._runs, run.id, self._started(rules.fresh_run(run)))
-        changed = tuple(self._change_run(change) for change in batch.run_changes)
         events = tuple(event for append in batch.appends for event in self._append(append))
+        changed = tuple(self._change_run(change) for change in batch.run_changes)
         self._apply_rest(batch)
         return Committed(events=events, runs=changed)
 
@@ -189,9 +189,8 @@ class MemoryStore:
                     if link.from_session == session_id and link.type == type_
                 ]
                 held = len(found) == count
-            case RunIs(run_id, state, fence):
-                run = self._need_run(run_id)
-                held = run.state == state and fence in (None, run.fence)
+            case RunIs(run_id):
+                held = rules.run_is(guard, self._need_run(run_id))
             case NoOpenCalls(session_id, but):
                 held = all(call in but for session, call in self._calls if session == session_id)
             case NoDraft(run_id):

@@ -85,6 +85,15 @@ def check_hold(append: Append, run: Run | None) -> None:
         raise LeaseLost(run=run.id, why=f"its fencing number is {run.fence}, not {append.fence}")
 
 
+def run_is(guard: RunIs, run: Run) -> bool:
+    """Whether a run is as a guard states: its state, the number it is held under, and a lease that was not renewed."""
+    return (
+        run.state == guard.state
+        and guard.fence in (None, run.fence)
+        and (guard.lease_before is None or (run.lease_until or 0) < guard.lease_before)
+    )
+
+
 def check_draft(run: Run) -> None:
     """Raise LeaseLost when a draft is written for a run that has ended."""
     if run.state in FINAL_STATES:
