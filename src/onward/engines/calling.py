@@ -2,8 +2,8 @@
 
 The order is the invariant. An engine yields ``ToolCalled``, so that it is in the log before the tool runs; then it
 awaits ``answer`` and yields what comes back; and when the tool ended the turn, nothing follows but
-``Finished("continued")``. A tool that nobody offers and an input that is no object are answers to the model, with status
-``error``, so that it can correct itself.
+``Finished("continued")``. A tool that nobody offers and an input that is no object are answers to the model, with
+status ``error``, so that it can correct itself.
 
 An exception from a tool is not an answer. It belongs to whoever offers the tool (a lost lease, a closed store), so it
 passes through the engine unchanged.
@@ -19,8 +19,8 @@ async def answer(
 ) -> tuple[ToolAnswered, Finished | None]:
     """Run a tool that was called; return its answer and, if it ended the turn, the end.
 
-    ``invalid`` says why the input cannot be used (JSON that does not parse); then the tool does not run and that is the
-    answer.
+    ``invalid`` says why the input cannot be used (JSON that does not parse); then the tool does not run and that is
+    the answer.
     """
     outcome = await _outcome(turn, called, invalid)
     answered = ToolAnswered(

@@ -1,12 +1,14 @@
 """The engine contract: one turn in, a stream of signals out.
 
 An engine is a guest. It gets a ``Turn`` (what was said before, what is asked now, which tools it may use) and yields
-``Signal`` values as they happen. Whoever drives it (the runner) writes each signal to the log *before* asking for the next
-one, so an engine that yields ``ToolCalled`` before it calls the tool can crash at any point without the log missing an
-effect. ``Finished`` is the only proof of an end: a stream that stops without it has failed, whatever the exit code said.
+``Signal`` values as they happen. Whoever drives it (the runner) writes each signal to the log *before* asking for the
+next one, so an engine that yields ``ToolCalled`` before it calls the tool can crash at any point without the log
+missing an effect. ``Finished`` is the only proof of an end: a stream that stops without it has failed, whatever the
+exit code said.
 
 An engine never touches the store, never decides what a session is, and never invents a success. Every implementation
-passes the suite in ``onward.testing.engine_contract``. Engines are asynchronous; asyncio is imported by those that need it.
+passes the suite in ``onward.testing.engine_contract``. Engines are asynchronous; asyncio is imported by those that
+need it.
 """
 
 from __future__ import annotations
@@ -174,8 +176,8 @@ class Engine(Protocol):
     def run(self, turn: Turn) -> AsyncIterator[Signal]:
         """Take a turn. Exactly one ``Finished`` ends the stream.
 
-        Cancelling the task, or closing the iterator, stops the engine and everything it started. Failures of the engine
-        come as ``Finished(status="failed", reason=…)``; only programming errors raise.
+        Cancelling the task, or closing the iterator, stops the engine and everything it started. Failures of the
+        engine come as ``Finished(status="failed", reason=…)``; only programming errors raise.
         """
         ...
 
