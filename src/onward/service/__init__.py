@@ -1,0 +1,1 @@
+"""The service: the verbs, one module a noun. Each loads, decides, and makes one store call."""

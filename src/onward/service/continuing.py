@@ -351,7 +351,9 @@ def recompile(platform: Platform, record: Manifest) -> str:
         if not source.is_events or cause in ("other_session", "revoked", "missing"):
             offers.append(Offer(source=source, cause=cause))
             continue
-        assert source.session and source.from_seq and source.to_seq
+        assert source.session
+        assert source.from_seq
+        assert source.to_seq
         offers.append(
             Offer(source=source, events=tuple(exactly(source.session, source.from_seq, source.to_seq)))
         )

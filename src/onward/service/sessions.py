@@ -349,3 +349,18 @@ def plan_of(found: dict[str, Event]) -> Plan | None:
     """Return the plan among a session's state, if it can be read."""
     body = body_of(found["plan"]) if "plan" in found else None
     return body if isinstance(body, Plan) else None
+
+
+def listed_in(
+    platform: Platform, workspace_id: str, cursor: str | None = None
+) -> tuple[list[Session], str | None]:
+    """Return a page of all sessions of a workspace, archived ones included."""
+    return platform.store.sessions(
+        SessionQuery(
+            account_id=platform.account_id,
+            workspace_id=workspace_id,
+            include_archived=True,
+            limit=READ_MAX,
+            cursor=cursor,
+        )
+    )

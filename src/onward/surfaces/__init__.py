@@ -1,0 +1,1 @@
+"""Surfaces: what people and programs touch. They only translate; nothing is decided here."""

@@ -1,0 +1,131 @@
+"""Opening a run: which history an engine is given, by which mode, within which limits.
+
+``auto`` resumes the engine's own conversation where it has one and replays our transcript otherwise; ``replay`` always
+replays; ``native`` only resumes and fails when there is nothing to resume (an engine that cannot resume fails closed,
+O5); ``none`` gives nothing. The transcript ends before the run's own input, so a request is never doubled.
+
+What is decided here is a wish. What is reported is what the engine confirmed (O2).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from onward.core.codec import loads
+from onward.core.events import Event
+from onward.core.records import EngineSession, Run
+from onward.core.transcript import Limits, Transcript, from_events
+from onward.engines.contract import Engine, NativeSession
+from onward.errors import ContinuationModeUnavailable, InvalidInput
+from onward.service import sessions
+from onward.service.platform import Platform
+from onward.service.running import MODES
+
+HISTORY_LIMIT: Final = 1000
+"""Events that a transcript is read from, unless asked otherwise."""
+WINDOW_SHARE: Final = 0.6
+"""The part of an engine's context window that history may fill; the rest is for tools, the request and the answer."""
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a caller may say about a run."""
+
+    continuation: str = "auto"
+    limit: int = HISTORY_LIMIT
+    max_messages: int | None = None
+    max_chars: int | None = None
+    max_tokens_approx: int | None = None
+    adapter_opts: dict[str, Any] = {}
+    model: str | None = None
+    workdir: str | None = None
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine is going to be given."""
+
+    options: RunOptions
+    transcript: Transcript
+    input: str
+    native: NativeSession | None
+    reason: str
+
+
+def parse_options(given: bytes | dict[str, Any]) -> RunOptions:
+    """Read the options of a run. Raises InvalidInput for a mode or a field that does not exist."""
+    raw = loads(given) if isinstance(given, bytes) else given
+    unknown = sorted(set(raw) - set(RunOptions.__struct_fields__))
+    if unknown:
+        raise InvalidInput(
+            what=f"run option {', '.join(unknown)}",
+            why=f"there are {', '.join(RunOptions.__struct_fields__)}",
+        )
+    mode = raw.get("continuation", "auto")
+    mode = {None: "none", False: "none"}.get(mode, mode)
+    if mode not in MODES:
+        raise InvalidInput(what=f"continuation mode {mode!r}", why=f"there are {', '.join(MODES)}")
+    try:
+        return msgspec.convert({**raw, "continuation": mode}, RunOptions)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(what="the run options", why=str(error)) from None
+
+
+def prepare(platform: Platform, run: Run, engine: Engine) -> Prepared:
+    """Return what a claimed run gives its engine. Raises ContinuationModeUnavailable when ``native`` has nothing."""
+    options = parse_options(run.options)
+    asked = platform.store.event(run.input_event) if run.input_event else None
+    if asked is None:
+        raise InvalidInput(what=f"run {run.id}", why="its message is not in the log")
+    native = _native(platform, run, engine) if options.continuation in ("auto", "native") else None
+    if options.continuation == "native" and native is None:
+        raise ContinuationModeUnavailable(engine=engine.name)
+    empty = Transcript(session_id=run.session_id)
+    if native is not None:
+        reason, transcript = "", empty
+    elif options.continuation == "none":
+        reason, transcript = "A clean slate was asked for.", empty
+    else:
+        reason, transcript = "", history(platform, run.session_id, asked, options, engine.capabilities.window)
+    question = from_events([asked], run.session_id).messages
+    return Prepared(
+        options=options,
+        transcript=transcript,
+        input=question[0].content if question else "",
+        native=native,
+        reason=reason,
+    )
+
+
+def history(
+    platform: Platform, session_id: str, before: Event, options: RunOptions, window: int | None
+) -> Transcript:
+    """Return the transcript of everything before an event, within the limits and the engine's window."""
+    session = platform.session(session_id)
+    stretches = sessions.scope(platform, session)
+    own = msgspec.structs.replace(stretches[-1], to_seq=before.seq - 1)
+    stretches = (*stretches[:-1], own) if before.session_id == session_id else stretches
+    events = sessions.newest(platform, stretches, options.limit)
+    tokens = options.max_tokens_approx
+    if window is not None:
+        tokens = min(tokens or int(window * WINDOW_SHARE), int(window * WINDOW_SHARE))
+    limits = Limits(max_messages=options.max_messages, max_chars=options.max_chars, max_tokens_approx=tokens)
+    return from_events(events, session_id, limits)
+
+
+def provider_sessions(platform: Platform, session_id: str) -> dict[str, dict[str, str | None]]:
+    """Return what each engine calls this session, ``{engine: {provider_session_id, model}}``."""
+    return {
+        found.engine: {"provider_session_id": found.native_id, "model": found.model}
+        for found in platform.store.engine_sessions(session_id)
+    }
+
+
+def _native(platform: Platform, run: Run, engine: Engine) -> NativeSession | None:
+    """Return the conversation that an engine should still hold, if it can hold one."""
+    if not engine.capabilities.memory:
+        return None
+    found: EngineSession | None = next(
+        (s for s in platform.store.engine_sessions(run.session_id) if s.engine == engine.name), None
+    )
+    return NativeSession(id=found.native_id, model=found.model) if found else None

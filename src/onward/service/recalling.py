@@ -1,0 +1,304 @@
+"""Recall: reading exact earlier material, by address, by walking the lineage, by search.
+
+What is returned is what the log holds; where it is shortened, the line says by how much. Search covers the predecessors by
+default, because that is where the answer usually is. Every recall is an event of the session that asked, so that the
+report can name what a projection had left out and somebody needed after all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from onward.core import words
+from onward.core.bodies import Recalled
+from onward.core.codec import body_of
+from onward.core.events import Event, iso
+from onward.core.lines import clip, said, who
+from onward.core.ranking import Candidate, counted, excerpt, rank
+from onward.errors import InvalidInput, LimitExceeded, ManifestNotFound
+from onward.service import continuing, sessions
+from onward.service.platform import Platform
+from onward.store.contract import Append, Batch
+
+Scope = Literal["lineage", "workspace", "account"]
+SCOPES: Final = ("lineage", "workspace", "account")
+
+EVENT_CHARS: Final = 4000
+"""Characters of one event in an answer."""
+ANSWER_BYTES: Final = 256 * 1024
+"""UTF-8 bytes of one answer."""
+CANDIDATES: Final = 500
+"""Matches that are ranked."""
+HIT_CHARS: Final = 400
+"""Characters of a hit's text in an answer of a search."""
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """One event that a search found."""
+
+    session: str
+    seq: int
+    event: str
+    at: str
+    who: str
+    text: str
+    score: float
+    superseded_by: str | None = None
+    """A later event that replaces what this one says, where that is known."""
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of a search, best first."""
+
+    hits: tuple[Hit, ...]
+    complete: bool
+    """False when the index lags behind the log, or there were more matches than are ranked."""
+
+
+class Lines(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of an exact read."""
+
+    session: str
+    lines: tuple[str, ...]
+    next: int | None
+    """The number to read on from."""
+    continued_from: str | None
+    continued_to: str | None
+
+
+def read_lines(
+    platform: Platform,
+    session_id: str,
+    first: int = 1,
+    last: int | None = None,
+    *,
+    limit: int = sessions.READ_DEFAULT,
+    asked_by: str | None = None,
+) -> Lines:
+    """Return exact events as lines, bounded to 4,000 characters an event and 256 KiB an answer.
+
+    A line that is shortened says how many characters are missing; an answer that is full says where to read on.
+    ``asked_by`` is the session that asks; the recall is recorded there.
+    """
+    page = sessions.read(platform, session_id, first, last, limit=limit)
+    lines: list[str] = []
+    size, following = 0, page.next
+    for event in page.events:
+        line = line_of(event, EVENT_CHARS)
+        size += len(line.encode("utf-8", "surrogatepass"))
+        if lines and size > ANSWER_BYTES:
+            following = event.seq
+            break
+        lines.append(line)
+    shown = page.events[: len(lines)]
+    if asked_by is not None and shown:
+        address = f"{session_id}:{shown[0].seq}-{shown[-1].seq}"
+        _remember(platform, asked_by, "read", address, [address])
+    links = platform.store.links(session_id)
+    before = [ln.from_session for ln in links if ln.type == "continuation" and ln.to_session == session_id]
+    after = [ln.to_session for ln in links if ln.type == "continuation" and ln.from_session == session_id]
+    return Lines(
+        session=session_id,
+        lines=tuple(lines),
+        next=following,
+        continued_from=before[0] if before else None,
+        continued_to=after[-1] if after else None,
+    )
+
+
+def line_of(event: Event, limit: int) -> str:
+    """Return the line of an event, its text cut to ``limit`` characters with an exact count of what is missing."""
+    body = body_of(event)
+    text, _ = clip(said(event, body), limit)
+    return f"[{event.seq}] {who(event, body)}: {text}"
+
+
+def search(
+    platform: Platform,
+    query: str,
+    *,
+    session_id: str | None = None,
+    scope: str | None = None,
+    limit: int = 20,
+    asked_by: str | None = None,
+) -> Found:
+    """Search the log. The scope is the session's lineage when a session is given, else the whole account."""
+    chosen = scope or ("lineage" if session_id else "account")
+    if chosen not in SCOPES:
+        raise InvalidInput(what=f"scope {chosen!r}", why=f"there are {', '.join(SCOPES)}")
+    if not 1 <= limit <= 100:
+        raise LimitExceeded(what="the number of hits", limit="1 to 100", found=limit)
+    if chosen != "account" and session_id is None:
+        raise InvalidInput(what=f"scope {chosen!r}", why="it needs a session to start from")
+    terms = words.query_terms(query)
+    if not terms:
+        raise InvalidInput(what="the query", why="it has no words to look for")
+    distance, within = _within(platform, session_id, chosen)
+    matches = platform.store.search(
+        terms, account_id=platform.account_id, sessions=within, limit=CANDIDATES, any_term=False
+    )
+    complete = matches.complete
+    if len(matches.found) < limit and len(terms) > 1:
+        # Few events have every word: those that have some of them can still answer.
+        some = platform.store.search(
+            terms, account_id=platform.account_id, sessions=within, limit=CANDIDATES, any_term=True
+        )
+        known = {(m.session_id, m.seq) for m in matches.found}
+        found = (*matches.found, *(m for m in some.found if (m.session_id, m.seq) not in known))
+        complete = complete and some.complete
+    else:
+        found = matches.found
+    events: dict[tuple[str, int], Event] = {}
+    candidates = []
+    for match in found[:CANDIDATES]:
+        loaded = platform.store.events(match.session_id, after=match.seq - 1, upto=match.seq, limit=1)
+        if not loaded:
+            continue
+        event = loaded[0]
+        text = said(event)
+        events[(event.session_id, event.seq)] = event
+        candidates.append(
+            Candidate(
+                session=event.session_id,
+                seq=event.seq,
+                at=event.at,
+                kind=event.kind,
+                words=counted(text, terms),
+                length=len(text),
+            )
+        )
+    hits = []
+    for scored in rank(candidates, terms, distance)[:limit]:
+        event = events[(scored.candidate.session, scored.candidate.seq)]
+        hits.append(
+            Hit(
+                session=event.session_id,
+                seq=event.seq,
+                event=event.id,
+                at=iso(event.at),
+                who=who(event),
+                text=excerpt(said(event), terms, HIT_CHARS),
+                score=scored.score,
+            )
+        )
+    if asked_by is not None:
+        _remember(platform, asked_by, "search", query, [f"{h.session}:{h.seq}" for h in hits])
+    return Found(hits=tuple(hits), complete=complete)
+
+
+def _within(
+    platform: Platform, session_id: str | None, scope: str
+) -> tuple[dict[str, int], Sequence[str] | None]:
+    """Return the distance of each session in scope and the sessions to search, or None for the whole account."""
+    if session_id is None:
+        return {}, None
+    session = platform.session(session_id)
+    distance = {session_id: 0}
+    links = platform.store.lineage(session_id)
+    grown = True
+    while grown:
+        grown = False
+        for link in links:
+            for near, far in ((link.from_session, link.to_session), (link.to_session, link.from_session)):
+                if near in distance and far not in distance:
+                    distance[far] = distance[near] + 1
+                    grown = True
+    if scope == "account":
+        return distance, None
+    if scope == "workspace":
+        here: list[str] = []
+        cursor: str | None = None
+        while session.workspace_id is not None:
+            page, cursor = sessions.listed_in(platform, session.workspace_id, cursor)
+            here += [s.id for s in page]
+            if cursor is None:
+                break
+        return distance, sorted({*here, session_id})
+    return distance, [name for name in sorted(distance, key=lambda n: distance[n]) if platform.may_read(name)]
+
+
+def _remember(platform: Platform, asked_by: str, how: str, query: str, returned: list[str]) -> None:
+    """Write a recall into the session that asked (the report is made from these)."""
+    omitted: tuple[str, ...] = ()
+    try:
+        record = continuing.manifest(platform, asked_by)
+        omitted = tuple(a for a in returned if any(_overlap(a, o.address) for o in record.omitted))
+    except ManifestNotFound:
+        pass  # a session that was not continued has omitted nothing
+    recalled = Recalled(
+        how=how,  # type: ignore[arg-type]
+        query=query,
+        returned=tuple(returned),
+        had_omitted=omitted,
+    )
+    event = platform.event("recalled", recalled, "agent")
+    platform.store.commit(Batch(appends=(Append(session_id=asked_by, events=(event,)),)))
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether two addresses of the form ``ses_…:12-18`` share an event."""
+    first, second = _parsed(one), _parsed(other)
+    return (
+        first is not None
+        and second is not None
+        and first[0] == second[0]
+        and first[1] <= second[2]
+        and second[1] <= first[2]
+    )
+
+
+def _parsed(address: str) -> tuple[str, int, int] | None:
+    session, sep, span = address.partition(":")
+    first, _, last = span.partition("-")
+    if not sep or not first.isdigit() or not (last or first).isdigit():
+        return None
+    return session, int(first), int(last or first)
+
+
+class RecallReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session asked for after it began, and what of that its projection had left out."""
+
+    session: str
+    recalls: int
+    of_omitted: int
+    asked_again: dict[str, int]
+    """Addresses that the projection had omitted, each with how often it was asked for."""
+    compiler: str | None = None
+    reason: str | None = None
+
+
+def recall_report(platform: Platform, session_id: str) -> RecallReport:
+    """Return the recall report of a session."""
+    platform.session(session_id)
+    asked: dict[str, int] = {}
+    recalls = of_omitted = 0
+    after = 0
+    while True:
+        page = platform.store.events(session_id, after=after, limit=1000, kinds=("recalled",))
+        for event in page:
+            body = body_of(event)
+            if isinstance(body, Recalled):
+                recalls += 1
+                of_omitted += bool(body.had_omitted)
+                for address in body.had_omitted:
+                    asked[address] = asked.get(address, 0) + 1
+        if len(page) < 1000:
+            break
+        after = page[-1].seq
+    compiler = reason = None
+    try:
+        record = continuing.manifest(platform, session_id)
+        compiler, reason = record.compiler, record.reason
+    except ManifestNotFound:
+        pass
+    return RecallReport(
+        session=session_id,
+        recalls=recalls,
+        of_omitted=of_omitted,
+        asked_again=dict(sorted(asked.items(), key=lambda kv: (-kv[1], kv[0]))),
+        compiler=compiler,
+        reason=reason,
+    )

@@ -1,0 +1,386 @@
+"""Runs: one turn of an engine, from the message that waits to the state that is final.
+
+A message to a session becomes a queued run; the message itself enters the log when the run starts, so what is said while
+an agent works never lands in the middle of its turn. Claiming gives a lease and a fencing number; whoever lost the lease
+cannot write (L6). A lease that expired turns the run into ``interrupted``: streamed text that was not finished becomes a
+message marked so, open calls are closed as ``not_started`` or ``outcome_unknown``, and the run is queued again only if no
+effect had begun.
+
+Each verb is one store call, which is the transaction that makes it right. Nothing here drives an engine: see
+``onward.runner``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, Literal
+
+import msgspec
+
+from onward.core import ids as make
+from onward.core.bodies import Message, SessionChange, ToolCall, ToolResult, Usage
+from onward.core.bodies import RunChange as RunChanged
+from onward.core.codec import body_of, encode
+from onward.core.events import PERSON, Event, NewEvent, Source
+from onward.core.records import FINAL_STATES, Draft, EngineSession, Run, RunState, Session
+from onward.core.transcript import UNANSWERED
+from onward.errors import (
+    Conflict,
+    InvalidInput,
+    InvalidTransition,
+    LimitExceeded,
+    RunNotFound,
+    SessionArchived,
+    SessionContinued,
+)
+from onward.service import sessions
+from onward.service.platform import Platform
+from onward.store.contract import (
+    Append,
+    Batch,
+    HeadIs,
+    LinksAre,
+    RunChange,
+    RunIs,
+    SessionPatch,
+)
+
+LEASE_SECONDS: Final = 60
+MAX_ATTEMPTS: Final = 3
+"""How often a run that was cut off before any effect is queued again by itself."""
+MAX_MESSAGE: Final = 4 * 1024 * 1024
+"""UTF-8 bytes of one message."""
+MODES: Final = ("auto", "replay", "native", "none")
+
+
+def submit(
+    platform: Platform,
+    session_id: str,
+    text: str,
+    *,
+    engine: str | None = None,
+    actor: str = "user",
+    options: dict[str, Any] | None = None,
+) -> Run:
+    """Put a message before the session's agent. It waits in order behind what is being worked on.
+
+    Raises SessionContinued with the two offers when the conversation went on elsewhere, SessionArchived when it was put
+    away; then nothing is stored.
+    """
+    session = platform.session(session_id)
+    if not text.strip():
+        raise InvalidInput(what="the message", why="it is empty")
+    if (size := len(text.encode("utf-8", "surrogatepass"))) > MAX_MESSAGE:
+        raise LimitExceeded(what="a message", limit=f"{MAX_MESSAGE:,} bytes", found=f"{size:,} bytes")
+    refuse_if_closed(platform, session)
+    run = Run(
+        id=platform.ids.new(make.RUN),
+        session_id=session_id,
+        created_at=platform.clock(),
+        engine=engine or session.engine or "",
+        input=encode(Message(role="user", text=text)),
+        input_actor=actor,
+        options=encode(options or {}),
+    )
+    try:
+        platform.store.commit(Batch(guards=(LinksAre(session_id, "continuation", 0),), runs=(run,)))
+    except Conflict:
+        refuse_if_closed(platform, platform.session(session_id))
+        raise
+    return run
+
+
+def refuse_if_closed(platform: Platform, session: Session) -> None:
+    """Raise if a session takes no new messages: it was continued, or archived."""
+    ahead = sessions.continuations(platform, session.id)
+    if ahead:
+        current = platform.store.session(ahead[-1].to_session)
+        raise SessionContinued(
+            title=current.title if current else "",
+            successor=ahead[-1].to_session,
+            session=session.id,
+            offers=[{"open": ahead[-1].to_session}, {"branch": session.id}],
+        )
+    if session.archived:
+        raise SessionArchived(session=session.id)
+
+
+def next_queued(platform: Platform, session_id: str) -> Run | None:
+    """Return the run of a session whose turn it is, if none is running."""
+    runs = platform.store.runs(session_id)
+    if any(r.state == "running" for r in runs):
+        return None
+    waiting = [r for r in runs if r.state == "queued"]
+    return waiting[-1] if waiting else None
+
+
+def claim(platform: Platform, run_id: str, owner: str, *, engine: str, lease: int = LEASE_SECONDS) -> Run:
+    """Start a queued run: take the lease and put its message into the log, in one transaction.
+
+    Raises Conflict when somebody else was faster or another run of the session is working.
+    """
+    run = get(platform, run_id)
+    if run.state != "queued":
+        raise InvalidTransition(run=run_id, found=run.state, wanted="running")
+    now = platform.clock()
+    events: list[NewEvent] = []
+    if run.input is not None:
+        events.append(
+            platform.event("message", run.input, run.input_actor, run_id=run_id, source=PERSON, at=now)
+        )
+    started = RunChanged(run=run_id, state="running", engine=engine, attempt=run.attempt)
+    events.append(platform.event("run", started, "system", run_id=run_id, at=now))
+    change = RunChange(
+        run_id=run_id,
+        state="running",
+        owner=owner,
+        lease_until=now + lease * 1_000_000,
+        started_at=now,
+        input_event=events[0].id if run.input is not None else None,
+        clear_input=run.input is not None,
+    )
+    done = platform.store.commit(
+        Batch(
+            guards=(RunIs(run_id, "queued"),),
+            run_changes=(change,),
+            appends=(Append(session_id=run.session_id, events=tuple(events)),),
+            session_patches=(SessionPatch(session_id=run.session_id, engine=engine),),
+        )
+    )
+    return done.runs[0]
+
+
+def get(platform: Platform, run_id: str) -> Run:
+    """Return a run of a session that this account may read. Raises RunNotFound otherwise."""
+    run = platform.store.run(run_id)
+    if run is None or not platform.may_read(run.session_id):
+        raise RunNotFound(run=run_id)
+    return run
+
+
+def heartbeat(platform: Platform, run: Run, *, lease: int = LEASE_SECONDS) -> None:
+    """Extend a lease. Raises LeaseLost when it is no longer held."""
+    until = platform.clock() + lease * 1_000_000
+    platform.store.commit(
+        Batch(
+            guards=(RunIs(run.id, "running", run.fence),),
+            run_changes=(RunChange(run_id=run.id, fence=run.fence, lease_until=until),),
+        )
+    )
+
+
+def record(
+    platform: Platform, run: Run, events: Iterable[NewEvent], *, drop_draft: bool = False
+) -> tuple[Event, ...]:
+    """Append what an engine said. Raises LeaseLost when the run is no longer held."""
+    append = Append(session_id=run.session_id, events=tuple(events), run_id=run.id, fence=run.fence)
+    drafts = (run.id,) if drop_draft else ()
+    return platform.store.commit(Batch(appends=(append,), drop_drafts=drafts)).events
+
+
+def keep_draft(platform: Platform, run: Run, text: str) -> None:
+    """Keep streamed text that is not finished, so that a crash does not lose what was shown."""
+    draft = Draft(run_id=run.id, session_id=run.session_id, text=text, updated_at=platform.clock())
+    platform.store.commit(Batch(guards=(RunIs(run.id, "running", run.fence),), drafts=(draft,)))
+
+
+def opened(
+    platform: Platform,
+    run: Run,
+    opening: str,
+    reason: str,
+    *,
+    engine: str,
+    native: EngineSession | None = None,
+) -> None:
+    """Record how a run got its context, as the runner confirmed it, and what the engine calls this session."""
+    change = SessionChange(change="opening", opening=opening, reason=reason, engine=engine)
+    event = platform.event("session", change, "system", run_id=run.id)
+    platform.store.commit(
+        Batch(
+            appends=(Append(session_id=run.session_id, events=(event,), run_id=run.id, fence=run.fence),),
+            engine_sessions=(native,) if native else (),
+        )
+    )
+
+
+def settle(
+    platform: Platform,
+    run: Run,
+    state: RunState,
+    *,
+    reason: str = "",
+    usage: Usage | None = None,
+    engine: str = "",
+) -> Run:
+    """End a run: its state, its usage, and everything that it left open, in one transaction."""
+    return _end(platform, run, state, reason=reason, usage=usage, engine=engine)
+
+
+def cancel(platform: Platform, run_id: str, *, reason: str = "cancelled by a person") -> Run:
+    """Cancel a queued or running run. A final one is left as it is and returned."""
+    run = get(platform, run_id)
+    if run.state in FINAL_STATES:
+        return run
+    if run.state == "running":
+        return _end(platform, run, "cancelled", reason=reason)
+    change = RunChange(run_id=run_id, state="cancelled", ended_at=platform.clock(), reason=reason)
+    events: list[NewEvent] = []
+    if run.input is not None:  # what a person wrote is kept, although nobody answered it
+        events.append(platform.event("message", run.input, run.input_actor, run_id=run_id, source=PERSON))
+    ended = RunChanged(run=run_id, state="cancelled", reason=reason, attempt=run.attempt)
+    events.append(platform.event("run", ended, "system", run_id=run_id))
+    done = platform.store.commit(
+        Batch(
+            guards=(RunIs(run_id, "queued"),),
+            run_changes=(change,),
+            appends=(Append(session_id=run.session_id, events=tuple(events)),),
+        )
+    )
+    return done.runs[0]
+
+
+def retry(platform: Platform, run_id: str) -> Run:
+    """Queue a run that failed, was cancelled or was cut off once more, answering the same message (C7)."""
+    run = get(platform, run_id)
+    if run.state not in ("failed", "cancelled", "interrupted"):
+        raise InvalidTransition(run=run_id, found=run.state, wanted="queued again")
+    refuse_if_closed(platform, platform.session(run.session_id))
+    again = _again(platform, run)
+    platform.store.commit(Batch(runs=(again,)))
+    return again
+
+
+def expire(platform: Platform) -> list[Run]:
+    """Turn every run whose lease has ended into ``interrupted``. Return those runs.
+
+    Safe to call from anywhere at any time: each run is one guarded transaction, and a runner that comes back finds its
+    fencing number refused.
+    """
+    out = []
+    now = platform.clock()
+    for run in platform.store.runs_in("running", lease_before=now):
+        try:
+            out.append(
+                _end(platform, run, "interrupted", reason="its runner stopped answering", lease_before=now)
+            )
+        except (Conflict, InvalidTransition):
+            continue  # it answered after all, or somebody else was faster
+    return out
+
+
+def _end(
+    platform: Platform,
+    run: Run,
+    state: RunState,
+    *,
+    reason: str = "",
+    usage: Usage | None = None,
+    engine: str = "",
+    lease_before: int | None = None,
+) -> Run:
+    """Write the end of a run. Retries while calls or drafts change under it; the fence decides who may."""
+    fence = run.fence
+    for _ in range(20):
+        now, head = platform.clock(), platform.session(run.session_id).head_seq
+        calls = [
+            c for c in platform.store.open_calls(run.session_id) if _of_run(platform, c.event_id, run.id)
+        ]
+        draft = platform.store.draft(run.id)
+        events: list[NewEvent] = []
+        if draft is not None and draft.text:
+            said = Message(role="assistant", text=draft.text, interrupted=True)
+            source = Source(producer="engine", engine=run.engine or None)
+            events.append(platform.event("message", said, "agent", run_id=run.id, source=source, at=now))
+        for number, call in enumerate(calls):
+            # Engines of ours run calls one at a time in order: those behind the first open one never began.
+            status: Literal["outcome_unknown", "not_started"] = (
+                "outcome_unknown" if number == 0 or not _in_order(run.engine) else "not_started"
+            )
+            closer = ToolResult(call=call.call, output=UNANSWERED[status], status=status, closer=True)
+            events.append(platform.event("tool_result", closer, "system", run_id=run.id, at=now))
+        ended = RunChanged(
+            run=run.id,
+            state=state,
+            engine=engine or run.engine or None,
+            reason=reason or None,
+            usage=usage,
+            attempt=run.attempt,
+        )
+        events.append(platform.event("run", ended, "system", run_id=run.id, at=now))
+        again: tuple[Run, ...] = ()
+        if state == "interrupted" and run.attempt < MAX_ATTEMPTS and not _had_effect(platform, run):
+            again = (_again(platform, run),)
+        try:
+            done = platform.store.commit(
+                Batch(
+                    guards=(RunIs(run.id, "running", fence, lease_before), HeadIs(run.session_id, head)),
+                    runs=again,
+                    appends=(
+                        Append(session_id=run.session_id, events=tuple(events), run_id=run.id, fence=fence),
+                    ),
+                    run_changes=(
+                        RunChange(
+                            run_id=run.id,
+                            state=state,
+                            fence=fence,
+                            ended_at=now,
+                            reason=reason or None,
+                            usage=encode(usage) if usage else None,
+                        ),
+                    ),
+                    drop_drafts=(run.id,),
+                )
+            )
+        except Conflict as conflict:
+            found = get(platform, run.id)
+            if not conflict.retryable or found.state != "running" or found.fence != fence:
+                raise
+            continue
+        return done.runs[0]
+    raise Conflict(what=f"run {run.id}")
+
+
+def _of_run(platform: Platform, event_id: str, run_id: str) -> bool:
+    event = platform.store.event(event_id)
+    return event is not None and event.run_id == run_id
+
+
+def _in_order(engine: str) -> bool:
+    return engine in ("script", "model", "local")
+
+
+def _had_effect(platform: Platform, run: Run) -> bool:
+    """Whether a run called a tool: then repeating it by itself could do something twice."""
+    since = platform.store.event(run.input_event) if run.input_event else None
+    calls = platform.store.events(
+        run.session_id, after=since.seq if since else 0, limit=1000, kinds=("tool_call",)
+    )
+    return any(c.run_id == run.id and isinstance(body_of(c), ToolCall) for c in calls)
+
+
+def _again(platform: Platform, run: Run) -> Run:
+    return msgspec.structs.replace(
+        run,
+        id=platform.ids.new(make.RUN),
+        created_at=platform.clock(),
+        state="queued",
+        attempt=run.attempt + 1,
+        retry_of=run.id,
+        owner=None,
+        lease_until=None,
+        fence=0,
+        started_at=None,
+        ended_at=None,
+        reason=None,
+        usage=None,
+    )
+
+
+def successor_of(platform: Platform, run: Run) -> str | None:
+    """Return the session that a run continued in."""
+    for event in platform.store.events(run.session_id, limit=50, kinds=("session",), newest_first=True):
+        body = body_of(event)
+        if event.run_id == run.id and isinstance(body, SessionChange) and body.change == "continued":
+            return body.other
+    return None
