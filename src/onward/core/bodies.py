@@ -21,7 +21,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The root of all bodies."""
 
 
-class Part(Body, kw_only=True):
+class Part(Body, frozen=True, kw_only=True):
     """An image or file of a message, kept once as a blob and linked by its digest."""
 
     blob: str
@@ -31,7 +31,7 @@ class Part(Body, kw_only=True):
     bytes: int | None = None
 
 
-class ContinuedFrom(Body, kw_only=True):
+class ContinuedFrom(Body, frozen=True, kw_only=True):
     """Where the initiating message of a continuation stands in the predecessor (invariant C4)."""
 
     session: str
@@ -41,7 +41,7 @@ class ContinuedFrom(Body, kw_only=True):
     """``sha256:<hex>``, the digest of the original event."""
 
 
-class Message(Body, kw_only=True):
+class Message(Body, frozen=True, kw_only=True):
     """What a person, a trigger or the agent said."""
 
     role: Literal["user", "assistant", "system"]
@@ -57,20 +57,20 @@ class Message(Body, kw_only=True):
     model: str | None = None
 
 
-class Context(Body, kw_only=True, tag_field="form"):
+class Context(Body, frozen=True, kw_only=True, tag_field="form"):
     """Text that enters the model's input without anyone having said it."""
 
     text: str = ""
 
 
-class Section(Body, kw_only=True):
+class Section(Body, frozen=True, kw_only=True):
     """One named part of a snapshot."""
 
     name: str
     text: str
 
 
-class Snapshot(Context, kw_only=True, tag="snapshot"):
+class Snapshot(Context, frozen=True, kw_only=True, tag="snapshot"):
     """Current state that a later snapshot replaces."""
 
     sections: tuple[Section, ...]
@@ -81,7 +81,7 @@ class Snapshot(Context, kw_only=True, tag="snapshot"):
             raise ValueError("a snapshot needs at least one section")
 
 
-class Notice(Context, kw_only=True, tag="notice"):
+class Notice(Context, frozen=True, kw_only=True, tag="notice"):
     """A one-off account of what just happened; its summary is what shows when collapsed."""
 
     summary: str
@@ -91,10 +91,12 @@ class Notice(Context, kw_only=True, tag="notice"):
         if not self.summary.strip():
             raise ValueError("a notice needs a summary")
         if len(self.summary) > NOTICE_LIMIT:
-            raise ValueError(f"the summary of a notice has at most {NOTICE_LIMIT} characters; this one has {len(self.summary)}")
+            raise ValueError(
+                f"the summary of a notice has at most {NOTICE_LIMIT} characters; this one has {len(self.summary)}"
+            )
 
 
-class Relay(Context, kw_only=True, tag="relay"):
+class Relay(Context, frozen=True, kw_only=True, tag="relay"):
     """A message that another agent addressed to this one."""
 
     sender: str
@@ -106,7 +108,7 @@ class Relay(Context, kw_only=True, tag="relay"):
             raise ValueError("a relay needs its sender session")
 
 
-class RecalledReference(Body, kw_only=True):
+class RecalledReference(Body, frozen=True, kw_only=True):
     """What was kept of one other session, and what was not."""
 
     source: str
@@ -121,7 +123,7 @@ class RecalledReference(Body, kw_only=True):
     truncated: bool = False
 
 
-class Recall(Context, kw_only=True, tag="recall"):
+class Recall(Context, frozen=True, kw_only=True, tag="recall"):
     """Material lifted from another session's log, with exact counts of what was left out."""
 
     references: tuple[RecalledReference, ...]
@@ -132,7 +134,7 @@ class Recall(Context, kw_only=True, tag="recall"):
             raise ValueError("a recall needs at least one reference")
 
 
-class ProjectionContext(Context, kw_only=True, tag="projection"):
+class ProjectionContext(Context, frozen=True, kw_only=True, tag="projection"):
     """The successor's first model context; the manifest says what is in it and what is not."""
 
     manifest: str
@@ -143,22 +145,22 @@ class ProjectionContext(Context, kw_only=True, tag="projection"):
             raise ValueError("a projection needs its manifest")
 
 
-class BriefContext(Context, kw_only=True, tag="brief"):
+class BriefContext(Context, frozen=True, kw_only=True, tag="brief"):
     """A bounded reconstruction of the timeline, given to an engine that holds no conversation of its own."""
 
     rows: int
     """How many rows of the timeline it shows."""
 
 
-class Instructions(Context, kw_only=True, tag="instructions"):
+class Instructions(Context, frozen=True, kw_only=True, tag="instructions"):
     """Standing instructions: a system prompt, a project file."""
 
 
-class Opaque(Context, kw_only=True, tag="opaque"):
+class Opaque(Context, frozen=True, kw_only=True, tag="opaque"):
     """Text whose producer promises no shape."""
 
 
-class Reasoning(Body, kw_only=True):
+class Reasoning(Body, frozen=True, kw_only=True):
     """What a model thought, as far as its provider shows it."""
 
     text: str = ""
@@ -166,7 +168,7 @@ class Reasoning(Body, kw_only=True):
     """The provider's signature or encrypted content, untouched."""
 
 
-class ToolCall(Body, kw_only=True):
+class ToolCall(Body, frozen=True, kw_only=True):
     """The agent asks for a tool."""
 
     call: str
@@ -177,7 +179,7 @@ class ToolCall(Body, kw_only=True):
     """The provider's own id, which may repeat."""
 
 
-class ToolResult(Body, kw_only=True):
+class ToolResult(Body, frozen=True, kw_only=True):
     """What became of a tool call."""
 
     call: str
@@ -190,26 +192,26 @@ class ToolResult(Body, kw_only=True):
     """Written by Onward because no result ever arrived; a real one that comes later takes its place."""
 
 
-class Terminal(Body, kw_only=True):
+class Terminal(Body, frozen=True, kw_only=True):
     """What a coding engine's pane showed."""
 
     text: str
 
 
-class Command(Body, kw_only=True):
+class Command(Body, frozen=True, kw_only=True):
     """What a coding engine was told to do, outside the dialogue."""
 
     text: str
 
 
-class Outcome(Body, kw_only=True):
+class Outcome(Body, frozen=True, kw_only=True):
     """How a coding engine's work ended."""
 
     text: str
     status: str = "unknown"
 
 
-class Checkpoint(Body, kw_only=True):
+class Checkpoint(Body, frozen=True, kw_only=True):
     """A compaction summary. It shadows earlier events for the model; it does not replace them in the log."""
 
     text: str
@@ -221,7 +223,7 @@ class Checkpoint(Body, kw_only=True):
     trigger: str | None = None
 
 
-class PlanStep(Body, kw_only=True):
+class PlanStep(Body, frozen=True, kw_only=True):
     """One step of a plan."""
 
     id: str
@@ -230,7 +232,7 @@ class PlanStep(Body, kw_only=True):
     resolution: str | None = None
 
 
-class Plan(Body, kw_only=True):
+class Plan(Body, frozen=True, kw_only=True):
     """One full revision of the plan; the newest revision is the current one."""
 
     revision: int
@@ -240,7 +242,7 @@ class Plan(Body, kw_only=True):
     """The event of the predecessor's plan that this one carries on."""
 
 
-class Pin(Body, kw_only=True):
+class Pin(Body, frozen=True, kw_only=True):
     """A tool or resource that stays loaded, at the version that was chosen."""
 
     kind: Literal["tool", "resource"]
@@ -249,7 +251,7 @@ class Pin(Body, kw_only=True):
     scope: str | None = None
 
 
-class Pins(Body, kw_only=True):
+class Pins(Body, frozen=True, kw_only=True):
     """One full revision of the pins."""
 
     revision: int
@@ -257,7 +259,7 @@ class Pins(Body, kw_only=True):
     carried_from: str | None = None
 
 
-class Usage(Body, kw_only=True):
+class Usage(Body, frozen=True, kw_only=True):
     """Tokens and cost of a run, as its engine measured them. None means that it did not say."""
 
     input_tokens: int | None = None
@@ -269,7 +271,7 @@ class Usage(Body, kw_only=True):
     """The size of the model's context window, where known."""
 
 
-class RunChange(Body, kw_only=True):
+class RunChange(Body, frozen=True, kw_only=True):
     """A run changed its state."""
 
     run: str
@@ -280,7 +282,7 @@ class RunChange(Body, kw_only=True):
     attempt: int = 1
 
 
-class Approval(Body, kw_only=True):
+class Approval(Body, frozen=True, kw_only=True):
     """Somebody was asked for permission, or answered."""
 
     state: Literal["requested", "granted", "denied"]
@@ -289,10 +291,12 @@ class Approval(Body, kw_only=True):
     note: str | None = None
 
 
-class SessionChange(Body, kw_only=True):
+class SessionChange(Body, frozen=True, kw_only=True):
     """Something happened to the session as a whole."""
 
-    change: Literal["opened", "renamed", "continued", "forked", "branched", "erased", "archived", "opening", "imported"]
+    change: Literal[
+        "opened", "renamed", "continued", "forked", "branched", "erased", "archived", "opening", "imported"
+    ]
     title: str | None = None
     link: str | None = None
     other: str | None = None
@@ -309,7 +313,7 @@ class SessionChange(Body, kw_only=True):
     note: str | None = None
 
 
-class Recalled(Body, kw_only=True):
+class Recalled(Body, frozen=True, kw_only=True):
     """Somebody read exact earlier material."""
 
     how: Literal["read", "search", "lineage", "manifest"]

@@ -32,20 +32,20 @@ from onward.core.bodies import (
 from onward.core.events import KINDS, Event
 
 
-class Unreadable(Body, kw_only=True):
+class Unreadable(Body, frozen=True, kw_only=True):
     """A body that this version cannot interpret. ``raw`` is the text of its bytes, undecodable ones replaced."""
 
     why: str
     raw: str = ""
 
 
-class Raw(Body, kw_only=True):
+class Raw(Body, frozen=True, kw_only=True):
     """An imported record that has no counterpart here, as it was."""
 
     record: Any = None
 
 
-class Erased(Body, kw_only=True):
+class Erased(Body, frozen=True, kw_only=True):
     """The place of a body that was erased."""
 
     reason: str | None = None
@@ -54,7 +54,8 @@ class Erased(Body, kw_only=True):
 _encoder: Final = msgspec.json.Encoder()
 _form_union: Any = FORMS[0] | FORMS[1] | FORMS[2] | FORMS[3] | FORMS[4] | FORMS[5] | FORMS[6] | FORMS[7]
 _decoders: Final[dict[str, msgspec.json.Decoder[Any]]] = {
-    kind: msgspec.json.Decoder(_form_union if kind == "context" else struct) for kind, struct in BODIES.items()
+    kind: msgspec.json.Decoder(_form_union if kind == "context" else struct)
+    for kind, struct in BODIES.items()
 }
 _any: Final = msgspec.json.Decoder()
 _erased: Final = msgspec.json.Decoder(Erased)
@@ -169,6 +170,16 @@ def searchable_text(kind: str, data: bytes) -> str:
 
 
 _SEARCHED: Final = frozenset(
-    ("message", "context", "reasoning", "tool_call", "tool_result", "terminal", "command", "outcome", "checkpoint")
+    (
+        "message",
+        "context",
+        "reasoning",
+        "tool_call",
+        "tool_result",
+        "terminal",
+        "command",
+        "outcome",
+        "checkpoint",
+    )
 )
 assert set(KINDS) >= _SEARCHED

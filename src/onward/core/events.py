@@ -44,7 +44,10 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 def iso(at: int) -> str:
     """Return a time in microseconds since 1970 as ISO 8601 in UTC, with microseconds."""
     try:
-        return datetime.fromtimestamp(at // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{at % 1_000_000:06d}Z"
+        return (
+            datetime.fromtimestamp(at // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+            + f".{at % 1_000_000:06d}Z"
+        )
     except (OverflowError, ValueError, OSError):
         return f"{at}us"
 
@@ -80,7 +83,9 @@ def encode_source(source: Source) -> bytes:
     """Return the JSON bytes of a source: the form that is stored and that enters the chain."""
     try:
         return _source_bytes.get(source) or _encode_source(source)
-    except UnicodeEncodeError:  # a native id with a lone surrogate: keep it readable, lose nothing of the rest
+    except (
+        UnicodeEncodeError
+    ):  # a native id with a lone surrogate: keep it readable, lose nothing of the rest
         clean = {
             name: value.encode("utf-8", "backslashreplace").decode()
             for name in source.__struct_fields__
@@ -137,7 +142,14 @@ def seal(event: NewEvent, session_id: str, seq: int, previous_chain: bytes) -> E
     """Give a new event its place: sequence number, digest and chain value. Stores call this under their lock."""
     digest = digests.body_digest(event.salt, event.body)
     header = digests.header_bytes(
-        event.id, session_id, seq, event.at, event.kind, event.actor, event.run_id, encode_source(event.source)
+        event.id,
+        session_id,
+        seq,
+        event.at,
+        event.kind,
+        event.actor,
+        event.run_id,
+        encode_source(event.source),
     )
     return Event(
         id=event.id,
@@ -162,7 +174,14 @@ def fault_in(event: Event, expected_seq: int, previous_chain: bytes) -> str | No
     if not event.erased and digests.body_digest(event.salt, event.body) != event.digest:
         return "the body does not match its digest"
     header = digests.header_bytes(
-        event.id, event.session_id, event.seq, event.at, event.kind, event.actor, event.run_id, encode_source(event.source)
+        event.id,
+        event.session_id,
+        event.seq,
+        event.at,
+        event.kind,
+        event.actor,
+        event.run_id,
+        encode_source(event.source),
     )
     if digests.chain_digest(previous_chain, header, event.digest) != event.chain:
         return "the header or its place in the chain does not match"

@@ -61,18 +61,19 @@ class _Fold(dict[int, str | int]):
 
     def __missing__(self, code: int) -> str | int:
         char = chr(code)
-        category = unicodedata.category(char)
         answer: str | int = code
-        if category[0] == "M":
+        # New Tai Lue vowels were marks before Unicode 8, and still are to SQLite.
+        if unicodedata.category(char)[0] == "M" or code == 0xAD or 0x19B0 <= code <= 0x19C9 or code in (0x1CF2, 0x1CF3):
             answer = ""
-        elif category in ("Co", "Cs", "Cn") or code == 0:
+        elif code and code < 0x80:
+            pass
+        elif not char.isalnum():
+            # Also because a tokenizer that knows an older Unicode takes a newer symbol for a letter.
             answer = " "
         elif code == 0x3C2:  # a final sigma is a sigma
             answer = "\u03c3"
         elif 0xC0 <= code <= 0x24F or 0x1E00 <= code <= 0x1EFF:
-            answer = "".join(
-                c for c in unicodedata.normalize("NFKD", char) if unicodedata.category(c)[0] != "M"
-            )
+            answer = "".join(c for c in unicodedata.normalize("NFKD", char) if unicodedata.category(c)[0] != "M")
         self[code] = answer
         return answer
 
@@ -83,7 +84,8 @@ _folds: Final = _Fold()
 def fold(text: str) -> str:
     """Return ``text`` in one spelling: compatibility forms normalised, accents and vowel signs dropped.
 
-    NUL, lone surrogates, unassigned and private-use characters become spaces: no store has to fear them.
+    NUL and whatever is neither ASCII nor a letter or digit becomes a space (lone surrogates and private use among it): no
+    store has to fear them, and no two tokenizers can disagree about them.
     """
     if text.isascii():
         return text.replace("\0", " ")
