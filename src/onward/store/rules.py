@@ -16,7 +16,7 @@ from onward.core import ids, words
 from onward.core.digests import GENESIS
 from onward.core.events import Event, NewEvent
 from onward.core.records import FINAL_STATES, Run, Session, may_become
-from onward.errors import InvalidInput, InvalidTransition, LeaseLost
+from onward.errors import InvalidId, InvalidInput, InvalidTransition, LeaseLost
 from onward.store.contract import (
     Append,
     Batch,
@@ -73,6 +73,11 @@ def changed_run(run: Run, change: RunChange) -> Run:
     return msgspec.structs.replace(run, **given)
 
 
+def with_fence(run: Run, fence: int) -> Run:
+    """Return a run that runs under a new fencing number."""
+    return msgspec.structs.replace(run, fence=fence)
+
+
 def check_hold(append: Append, run: Run | None) -> None:
     """Raise LeaseLost unless ``run`` is running under the fencing number of an append (invariant L6)."""
     if append.fence is None or append.run_id is None:
@@ -121,6 +126,14 @@ def check_event(event: NewEvent) -> None:
         raise InvalidInput(what=f"event {event.id}", why="it has no salt, which is how an erased one is told")
 
 
+def packed_event_id(event_id: str) -> bytes | None:
+    """Return the 16 bytes behind an event id, or None for what is none: a log cannot hold it."""
+    try:
+        return ids.pack_id(ids.check_id(event_id, ids.EVENT))
+    except InvalidId:
+        return None
+
+
 def erased_event(event: Event, tombstone: bytes) -> Event:
     """Return an event with its body gone: the digest and the chain stay (invariant L5)."""
     return msgspec.structs.replace(event, body=tombstone, salt=b"")
@@ -138,11 +151,12 @@ def activity(session: Session) -> int:
 
 def matches_text(session: Session, text: str | None) -> bool:
     """Whether a session's title or id holds a text, whatever the case of either."""
-    return (
-        text is None
-        or text.casefold() in session.title.casefold()
-        or text.casefold() in session.id.casefold()
-    )
+    return text is None or matches_folded(session.title, text) or matches_folded(session.id, text)
+
+
+def matches_folded(whole: str | bytes, text: str | bytes) -> bool:
+    """Whether ``whole`` holds ``text``, whatever the case of either."""
+    return _folded(text) in _folded(whole)
 
 
 def subject(guard: Guard) -> str:
@@ -198,6 +212,10 @@ def cut_original(stretches: Iterable[tuple[int, int, bytes]], offset: int, lengt
         if start + size > wanted:
             found += zlib.decompress(data)[wanted - start : wanted - start + length - len(found)]
     return bytes(found) if len(found) == length else None
+
+
+def _folded(text: str | bytes) -> str:
+    return (text if isinstance(text, str) else text.decode("utf-8", "surrogatepass")).casefold()
 
 
 def _given(change: msgspec.Struct, *, but: Sequence[str]) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """A clock that stands still and ids that count: time and chance for tests.
 
-Both are passed in wherever the real ones are (``core.ids.Ids``, ``now: Callable[[], int]``), so that a test says what time it
-is, and the same test makes the same ids, salts and digests on every run.
+Both are passed in wherever the real ones are (``core.ids.Ids``, ``now: Callable[[], int]``): a test says what time it
+is, and makes the same ids, salts and digests on every run.
 """
 
 from __future__ import annotations

@@ -1,0 +1,388 @@
+"""Writing one batch into SQLite, inside a transaction that somebody else began.
+
+Everything that is refused is meant to be refused before the first write of its batch: guards and fencing numbers first, then
+each record against what is there. Where a batch is refused later all the same, the writer undoes the transaction and tries
+each of its batches alone (see ``sqlite_writer``), so this order is about speed, not about what is promised.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, Final
+
+from onward.core.codec import call_of
+from onward.core.digests import body_digest
+from onward.core.events import Event, Source, seal
+from onward.core.ids import pack_id, unpack_id
+from onward.core.records import (
+    Draft,
+    EngineSession,
+    ImportedFile,
+    Link,
+    Original,
+    Run,
+    Session,
+    StoredManifest,
+    Workspace,
+)
+from onward.errors import Conflict, CycleRefused, EventNotFound, NotFound, RunNotFound, SessionNotFound
+from onward.store import rules, sqlite_search
+from onward.store import statements as sql
+from onward.store.contract import (
+    Append,
+    Batch,
+    Committed,
+    Erase,
+    Guard,
+    HeadIs,
+    LinksAre,
+    NoDraft,
+    NoOpenCalls,
+    RunChange,
+    RunIs,
+)
+from onward.store.rows import bindable, readable, shape
+
+_PARAMETERS: Final = 500
+_KEPT: Final = frozenset(("tool_call", "tool_result", "plan", "pins"))
+
+Stamp = tuple[str, str, str, str | None]
+
+
+class Stamps:
+    """The few combinations of kind, actor, producer and engine, by number and by value. Rows are only ever added."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Stamp, int] = {}
+        self._sources: dict[int, tuple[str, str, Source]] = {}
+
+    def number(self, connection: sqlite3.Connection, event: Event) -> int:
+        """Return the number of an event's stamp, adding a row the first time."""
+        source = event.source
+        stamp = (event.kind, event.actor, source.producer, source.engine)
+        number = self._numbers.get(stamp)
+        if number is None:
+            self.load(connection)
+            number = self._numbers.get(stamp)
+        if number is None:
+            number = connection.execute(sql.ADD_STAMP, tuple(map(bindable, stamp))).lastrowid
+            assert number is not None
+            self._add(number, stamp)
+        return number
+
+    def of(self, connection: sqlite3.Connection, number: int) -> tuple[str, str, Source]:
+        """Return kind, actor and the bare source behind a number."""
+        found = self._sources.get(number)
+        if found is None:
+            self.load(connection)
+            found = self._sources[number]
+        return found
+
+    def of_kinds(self, connection: sqlite3.Connection, kinds: Sequence[str]) -> list[int]:
+        """Return the numbers of all stamps with one of these kinds."""
+        self.load(connection)
+        return [number for stamp, number in self._numbers.items() if stamp[0] in kinds]
+
+    def load(self, connection: sqlite3.Connection) -> None:
+        """Read every row."""
+        for number, *stamp in connection.execute(sql.STAMPS):
+            kind, actor, producer, engine = map(readable, stamp)
+            self._add(number, (kind, actor, producer, engine))
+
+    def forget(self) -> None:
+        """Drop what is known: a rollback may have taken rows back."""
+        self._numbers = {}
+        self._sources = {}
+
+    def _add(self, number: int, stamp: Stamp) -> None:
+        kind, actor, producer, engine = stamp
+        self._numbers[stamp] = number
+        self._sources[number] = (kind, actor, Source(producer=producer, engine=engine))
+
+
+def event_of(connection: sqlite3.Connection, stamps: Stamps, session_id: str, row: tuple[Any, ...]) -> Event:
+    """Return the event of a row of ``statements.EVENTS``."""
+    seq, at, stamp, id_, chain, salt, digest, run, native_id, place, body = row
+    kind, actor, source = stamps.of(connection, stamp)
+    if native_id is not None or place is not None:
+        source = Source(
+            producer=source.producer,
+            engine=source.engine,
+            native_id=readable(native_id),
+            place=readable(place),
+        )
+    # An erased event is one that kept its digest. A row that lost its salt in any other way fails its chain.
+    return Event(
+        id=unpack_id("evt", id_),
+        session_id=session_id,
+        seq=seq,
+        at=at,
+        kind=kind,
+        actor=actor,
+        run_id=None if run is None else unpack_id("run", run),
+        source=source,
+        body=body,
+        salt=b"" if salt is None else salt,
+        digest=digest or body_digest(salt or b"", body),
+        chain=chain,
+    )
+
+
+def stored_events(
+    connection: sqlite3.Connection, stamps: Stamps, event_ids: Sequence[str]
+) -> dict[str, Event]:
+    """Return those of these events that are in the log, by id."""
+    found: dict[str, Event] = {}
+    for start in range(0, len(event_ids), _PARAMETERS):
+        packed = [pack_id(event_id) for event_id in event_ids[start : start + _PARAMETERS]]
+        for session_id, *row in connection.execute(sql.events_by_id(len(packed)), packed):
+            event = event_of(connection, stamps, session_id, tuple(row))
+            found[event.id] = event
+    return found
+
+
+class BatchWriter:
+    """Writes batches through one connection. Holds no state but what rows with numbers stand for."""
+
+    def __init__(self, connection: sqlite3.Connection, stamps: Stamps) -> None:
+        self._db = connection
+        self._stamps = stamps
+        self.last_pos = 0
+        """The end of the log, as the newest append left it."""
+        self.erased = False
+        """Whether a body was erased since this was last set to False."""
+
+    def apply(self, batch: Batch) -> Committed:
+        """Write a batch and return what it stored. Raises what ``contract.Store.commit`` says; may have written by then."""
+        db = self._db
+        for guard in batch.guards:
+            self._check_guard(guard)
+        for append in batch.appends:
+            if append.fence is not None and append.run_id is not None:
+                rules.check_hold(append, self._run(append.run_id))
+        for workspace in batch.workspaces:
+            self._add_workspace(workspace)
+        for session in batch.sessions:
+            if self._one(sql.SESSION_EXISTS, session.id):
+                raise Conflict(what=f"session {session.id}, which exists already")
+            db.execute(sql.ADD_SESSION, shape(Session).row(rules.fresh_session(session)))
+        for link in batch.links:
+            self._add_link(link)
+        for manifest in batch.manifests:
+            if self._one(sql.MANIFEST, manifest.id):
+                raise Conflict(what=f"manifest {manifest.id}, which exists already")
+            db.execute(sql.ADD_MANIFEST, shape(StoredManifest).row(manifest))
+        if batch.blobs:
+            db.executemany(sql.ADD_BLOB, batch.blobs)
+        for run in batch.runs:
+            self._add_run(run)
+        changed = tuple(self._change_run(change) for change in batch.run_changes)
+        events: list[Event] = []
+        for append in batch.appends:
+            events += self._append(append)
+        self._apply_rest(batch)
+        return Committed(events=tuple(events), runs=changed)
+
+    def _apply_rest(self, batch: Batch) -> None:
+        db = self._db
+        for patch in batch.session_patches:
+            row = self._one(sql.SESSION, patch.session_id)
+            if row is None:
+                raise SessionNotFound(session=patch.session_id)
+            session = rules.patched_session(shape(Session).record(row), patch)
+            changed = (
+                session.title,
+                session.description,
+                session.engine,
+                session.archived,
+                session.workspace_id,
+            )
+            db.execute(sql.PATCH_SESSION, (*map(bindable, changed), session.id))
+        for change in batch.link_patches:
+            self._need_session(change.report_to)
+            if not db.execute(sql.REPORT_TO, (change.report_to, change.link_id)).rowcount:
+                raise NotFound(what="link", value=change.link_id)
+        for known in batch.engine_sessions:
+            self._need_session(known.session_id)
+            db.execute(sql.SET_ENGINE_SESSION, shape(EngineSession).row(known))
+        for draft in batch.drafts:
+            rules.check_draft(self._need_run(draft.run_id))
+            db.execute(sql.SET_DRAFT, shape(Draft).row(draft))
+        for run_id in batch.drop_drafts:
+            db.execute(sql.DROP_DRAFT, (run_id,))
+        for imported in batch.imports:
+            db.execute(sql.SET_IMPORT, shape(ImportedFile).row(imported))
+        for original in batch.originals:
+            if original.length:
+                db.execute(sql.SET_ORIGINAL, shape(Original).row(original))
+            else:
+                db.execute(sql.DROP_ORIGINAL, (original.file_id, original.offset))
+        for erasure in batch.erasures:
+            self._erase(erasure)
+
+    def _one(self, statement: str, *values: Any) -> tuple[Any, ...] | None:
+        row: tuple[Any, ...] | None = self._db.execute(statement, values).fetchone()
+        return row
+
+    def _need_session(self, session_id: str) -> None:
+        if self._one(sql.SESSION_EXISTS, session_id) is None:
+            raise SessionNotFound(session=session_id)
+
+    def _run(self, run_id: str) -> Run | None:
+        row = self._one(sql.RUN, run_id)
+        return None if row is None else shape(Run).record(row)
+
+    def _need_run(self, run_id: str) -> Run:
+        run = self._run(run_id)
+        if run is None:
+            raise RunNotFound(run=run_id)
+        return run
+
+    def _check_guard(self, guard: Guard) -> None:
+        held = False
+        match guard:
+            case HeadIs(session_id, seq):
+                row = self._one(sql.HEAD_SEQ, session_id)
+                if row is None:
+                    raise SessionNotFound(session=session_id)
+                held = row[0] == seq
+            case LinksAre(session_id, type_, count):
+                held = self._one(sql.COUNT_LINKS, session_id, type_) == (count,)
+            case RunIs(run_id, state, fence):
+                run = self._need_run(run_id)
+                held = run.state == state and fence in (None, run.fence)
+            case NoOpenCalls(session_id, but):
+                rows = self._db.execute(sql.OPEN_CALLS, (session_id,)).fetchall()
+                held = all(readable(row[1]) in but for row in rows)
+            case NoDraft(run_id):
+                held = self._one(sql.DRAFT, run_id) is None
+        if not held:
+            raise Conflict(what=rules.subject(guard))
+
+    def _add_workspace(self, workspace: Workspace) -> None:
+        row = self._one(sql.WORKSPACE, workspace.account_id, bindable(workspace.path)) or self._one(
+            sql.WORKSPACE_BY_ID, workspace.id
+        )
+        if row is None:
+            self._db.execute(sql.ADD_WORKSPACE, shape(Workspace).row(workspace))
+            return
+        there = shape(Workspace).record(row)
+        if (there.id, there.account_id, there.path) != (workspace.id, workspace.account_id, workspace.path):
+            raise Conflict(what=f"workspace {workspace.path}, which exists already")
+
+    def _add_link(self, link: Link) -> None:
+        self._need_session(link.from_session)
+        self._need_session(link.to_session)
+        if self._one(sql.IS_ABOVE, link.from_session, link.to_session):
+            raise CycleRefused(from_session=link.from_session, to_session=link.to_session)
+        into = self._one(sql.LINK_INTO, link.to_session)
+        if into:
+            raise Conflict(what=f"session {link.to_session}, which is linked from {into[0]} already")
+        if link.key is not None and self._one(sql.LINK_BY_KEY, link.from_session, bindable(link.key)):
+            raise Conflict(what=f"the links of {link.from_session}: key {link.key!r} exists already")
+        if self._one(sql.LINK, link.id):
+            raise Conflict(what=f"link {link.id}, which exists already")
+        self._db.execute(sql.ADD_LINK, shape(Link).row(link))
+
+    def _add_run(self, run: Run) -> None:
+        self._need_session(run.session_id)
+        if self._run(run.id):
+            raise Conflict(what=f"run {run.id}, which exists already")
+        run = rules.fresh_run(run)
+        if run.state == "running":
+            run = self._started(run)
+        self._db.execute(sql.ADD_RUN, shape(Run).row(run))
+
+    def _change_run(self, change: RunChange) -> Run:
+        run = rules.changed_run(self._need_run(change.run_id), change)
+        if change.session_id is not None:
+            self._need_session(run.session_id)
+        if change.state == "running":
+            run = self._started(run)
+        self._db.execute(sql.REPLACE_RUN, shape(Run).row(run))
+        return run
+
+    def _started(self, run: Run) -> Run:
+        other = self._one(sql.RUNNING, run.session_id)
+        if other:
+            raise Conflict(what=f"session {run.session_id}, in which run {other[0]} is running")
+        self._db.execute(sql.NEXT_FENCE, (run.session_id,))
+        row = self._one(sql.FENCE, run.session_id)
+        assert row is not None
+        return rules.with_fence(run, row[0])
+
+    def _append(self, append: Append) -> list[Event]:
+        head = self._one(sql.HEAD, append.session_id)
+        if head is None:
+            raise SessionNotFound(session=append.session_id)
+        session, seq, chain, updated_at, input_seq, last_pos = head
+        pos: int = last_pos or 0
+        stored = stored_events(self._db, self._stamps, [event.id for event in append.events])
+        events: list[Event] = []
+        rows: list[tuple[Any, ...]] = []
+        kept: list[tuple[int, Event]] = []
+        for new in append.events:
+            event = stored.get(new.id)
+            if event is None:
+                seq += 1
+                pos += 1
+                event = seal(new, append.session_id, seq, chain)
+                chain = event.chain
+                stored[new.id] = event
+                rows.append(self._row(pos, session, event))
+                if new.at > updated_at:
+                    updated_at = new.at
+                if new.kind == "message":
+                    if rules.opens_input(new):
+                        input_seq = seq
+                elif new.kind in _KEPT:
+                    kept.append((pos, event))
+            events.append(event)
+        if rows:
+            if len(rows) == 1:
+                self._db.execute(sql.ADD_EVENT, rows[0])
+            else:
+                self._db.executemany(sql.ADD_EVENT, rows)
+            self._db.execute(sql.MOVE_HEAD, (seq, chain, updated_at, input_seq, session))
+            for place, event in kept:
+                self._keep(session, place, event)
+            self.last_pos = pos
+        return events
+
+    def _row(self, pos: int, session: int, event: Event) -> tuple[Any, ...]:
+        return (
+            pos,
+            session,
+            event.seq,
+            event.at,
+            self._stamps.number(self._db, event),
+            pack_id(event.id),
+            event.chain,
+            event.salt,
+            None if event.run_id is None else pack_id(event.run_id),
+            bindable(event.source.native_id),
+            bindable(event.source.place),
+            event.body,
+        )
+
+    def _keep(self, session: int, pos: int, event: Event) -> None:
+        """Keep up to date what is known of open calls and of the newest plan and pins."""
+        if event.kind in ("plan", "pins"):
+            self._db.execute(sql.SET_STATE, (session, event.kind, pos))
+            return
+        call, _ = call_of(event.kind, event.body)
+        if call and event.kind == "tool_call":
+            self._db.execute(sql.OPEN_CALL, (session, bindable(call), event.id, event.seq))
+        elif call:
+            self._db.execute(sql.CLOSE_CALL, (session, bindable(call)))
+
+    def _erase(self, erasure: Erase) -> None:
+        row = self._one(sql.TO_ERASE, rules.packed_event_id(erasure.event_id))
+        if row is None:
+            raise EventNotFound(event=erasure.event_id)
+        pos, session, account, kind, salt, body = row
+        if salt is not None:
+            sqlite_search.forget(self._db, pos, session, readable(account), readable(kind), body)
+            self._db.execute(sql.ERASE, (erasure.tombstone, body_digest(salt, body), pos))
+            self.erased = True

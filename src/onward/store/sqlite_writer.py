@@ -1,0 +1,240 @@
+"""One writer at a time on a SQLite file, and many batches in one transaction (group commit).
+
+The first caller that finds nobody writing becomes the leader: it writes its own batch on its own thread, without a hop.
+Those who come meanwhile queue. When the leader is done, the first of them leads in its place and takes all that queued, so
+that sixteen producers share a disk flush instead of waiting for sixteen. Between processes, a ``ProcessLock`` is taken
+before ``BEGIN IMMEDIATE``.
+
+Batches in a group do not know of each other. One that is refused before it wrote anything is simply left out. If one is
+refused later, or SQLite fails, the whole transaction is rolled back and each batch is tried alone: a batch is a value, so
+writing it again is writing it for the first time. If the process dies anywhere here, the transaction is not committed, and
+none of its callers has been told that it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from onward.errors import OnwardError, StoreBusy, StoreClosed, StoreError
+from onward.store import rules, sqlite_search
+from onward.store.contract import Batch, Committed
+from onward.store.process_lock import ProcessLock
+from onward.store.sqlite_batch import BatchWriter, Stamps
+from onward.store.sqlite_connection import BUSY_SECONDS, translated
+
+T = TypeVar("T")
+
+GROUP: Final = 64
+"""Batches in one transaction, at most: what bounds the wait of the last one."""
+
+
+class _Ticket:
+    """A place in the queue: a batch to write, or a job that wants the connection for itself."""
+
+    __slots__ = ("batch", "error", "job", "leads", "result", "settled", "turn", "wait")
+
+    def __init__(
+        self, batch: Batch | None, job: Callable[[sqlite3.Connection], Any] | None, wait: float
+    ) -> None:
+        self.batch = batch
+        self.job = job
+        self.wait = wait
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.settled = False
+        self.leads = False
+        self.turn: threading.Lock | None = None
+        """Held until this ticket is settled or has to lead; None for one that never had to wait."""
+
+
+class Writer:
+    """The one connection of a process that writes to a file."""
+
+    def __init__(self, connection: sqlite3.Connection, path: str, lock: ProcessLock, stamps: Stamps) -> None:
+        self._db = connection
+        self._path = path
+        self._process_lock = lock
+        self._stamps = stamps
+        self._batches = BatchWriter(connection, stamps)
+        self._mutex = threading.Lock()
+        self._queue: deque[_Ticket] = deque()
+        self._leading = False
+        self._closed = False
+        self._pid = os.getpid()
+        self._indexed = 0
+
+    def commit(self, batch: Batch) -> Committed:
+        """Write a batch whole or not at all; see ``contract.Store.commit``."""
+        committed: Committed = self._submit(_Ticket(batch, None, BUSY_SECONDS))
+        return committed
+
+    def run(self, job: Callable[[sqlite3.Connection], T], *, wait: float = BUSY_SECONDS) -> T:
+        """Call ``job`` with the connection, inside one transaction, while nobody else writes."""
+        result: T = self._submit(_Ticket(None, job, wait))
+        return result
+
+    def close(self) -> None:
+        """Write what is queued and close the connection. Closing twice is allowed."""
+        with contextlib.suppress(StoreClosed):
+            self._submit(_Ticket(None, None, 0))
+
+    # -- the queue ----------------------------------------------------------------------------------------------------
+
+    def _submit(self, ticket: _Ticket) -> Any:
+        if os.getpid() != self._pid:
+            raise StoreError(
+                why=f"{self._path} was opened before this process was forked; open it again here"
+            )
+        with self._mutex:
+            if self._leading:
+                ticket.turn = threading.Lock()
+                ticket.turn.acquire()
+                self._queue.append(ticket)
+            else:
+                self._leading = ticket.leads = True
+        if ticket.turn is not None:
+            self._await_turn(ticket, ticket.turn)
+        if ticket.leads:
+            self._lead(ticket)
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket.result
+
+    def _await_turn(self, ticket: _Ticket, turn: threading.Lock) -> None:
+        try:
+            turn.acquire()
+        except BaseException:
+            # Interrupted while waiting. A ticket that nobody has taken is withdrawn; one that was asked to lead must lead.
+            with self._mutex:
+                if ticket in self._queue:
+                    self._queue.remove(ticket)
+            if ticket.leads:
+                self._lead(ticket)
+            raise
+
+    def _lead(self, ticket: _Ticket) -> None:
+        group = [ticket]
+        try:
+            if ticket.batch is not None:
+                with self._mutex:
+                    while self._queue and self._queue[0].batch is not None and len(group) < GROUP:
+                        group.append(self._queue.popleft())
+            self._serve(group)
+        finally:
+            with self._mutex:
+                # After an interruption, what is neither written nor refused goes back to where it was.
+                self._queue.extendleft(reversed([left for left in group[1:] if not left.settled]))
+                following = self._queue.popleft() if self._queue else None
+                if following is None:
+                    self._leading = False
+                else:
+                    following.leads = True
+            if following is not None and following.turn is not None:
+                following.turn.release()
+
+    def _settle(self, group: list[_Ticket]) -> None:
+        """Wake those whose answer is known. The leader needs no waking."""
+        for ticket in group:
+            ticket.settled = True
+            if ticket.turn is not None and not ticket.leads:
+                ticket.turn.release()
+
+    # -- the transaction ----------------------------------------------------------------------------------------------
+
+    def _serve(self, group: list[_Ticket]) -> None:
+        leader = group[0]
+        if self._closed:
+            self._refuse(group, StoreClosed)
+        elif leader.batch is None and leader.job is None:
+            self._shut()
+        elif not self._process_lock.acquire(leader.wait):
+            self._refuse(group, lambda: StoreBusy(path=self._path, seconds=leader.wait))
+        else:
+            try:
+                if self._write(group):
+                    self._settle(group)
+                else:
+                    for ticket in group:
+                        self._write([ticket])
+                        self._settle([ticket])
+                if leader.batch is not None:
+                    self._follow_up()
+            finally:
+                self._process_lock.release()
+
+    def _refuse(self, group: list[_Ticket], error: Callable[[], OnwardError]) -> None:
+        for ticket in group:
+            ticket.error = error()
+        self._settle(group)
+
+    def _write(self, group: list[_Ticket]) -> bool:
+        """Write a group in one transaction. Return False when it was rolled back and each should be tried alone."""
+        db = self._db
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            for ticket in group:
+                before = db.total_changes
+                try:
+                    ticket.result = self._do(ticket)
+                    ticket.error = None
+                except OnwardError as error:
+                    ticket.error = error
+                    if db.total_changes != before:
+                        self._roll_back()
+                        return len(group) == 1
+            db.execute("COMMIT")
+        except Exception as error:  # noqa: BLE001 (whatever one batch runs into must not fail the batches of others)
+            self._roll_back()
+            if len(group) > 1:
+                return False
+            group[0].error = translated(error, self._path) if isinstance(error, sqlite3.Error) else error
+        except BaseException:
+            self._roll_back()
+            raise
+        return True
+
+    def _do(self, ticket: _Ticket) -> Any:
+        if ticket.batch is not None:
+            return self._batches.apply(ticket.batch)
+        assert ticket.job is not None
+        return ticket.job(self._db)
+
+    def _roll_back(self) -> None:
+        self._stamps.forget()
+        with contextlib.suppress(sqlite3.Error):
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+    def _follow_up(self) -> None:
+        """Read the log into the index when it is due, and take erased bytes out of the write-ahead log."""
+        with contextlib.suppress(sqlite3.Error):
+            # The log is what was promised, and it is safe. An index that cannot be written shows in ``index_lag`` and
+            # ``check``; the next commit tries again.
+            if self._batches.last_pos - self._indexed >= rules.INDEX_LAG:
+                self._read_on()
+            if self._batches.erased:
+                self._batches.erased = False
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+    def _read_on(self) -> None:
+        read = sqlite_search.STEP
+        while read == sqlite_search.STEP:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                read, self._indexed = sqlite_search.read_on(self._db)
+                self._db.execute("COMMIT")
+            except BaseException:
+                self._roll_back()
+                raise
+
+    def _shut(self) -> None:
+        self._closed = True
+        with contextlib.suppress(sqlite3.Error):
+            self._db.close()
+        self._process_lock.close()
