@@ -189,7 +189,8 @@ class ToolResult(Body, frozen=True, kw_only=True):
     provider_call: str | None = None
     parts: tuple[Part, ...] = ()
     closer: bool = False
-    """Written by Onward because no result ever arrived; a real one that comes later takes its place."""
+    """Written by Onward because no result had arrived. A real one that comes later is kept and told beside it; it does not
+    take its place, since a model has read this one by then (invariant T2)."""
 
 
 class Terminal(Body, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ slower second way that keeps them as escapes.
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, Final
 
 import msgspec
@@ -30,6 +31,7 @@ from onward.core.bodies import (
     ToolResult,
 )
 from onward.core.events import KINDS, Event
+from onward.errors import InvalidInput
 
 
 class Unreadable(Body, frozen=True, kw_only=True):
@@ -49,6 +51,8 @@ class Erased(Body, frozen=True, kw_only=True):
     """The place of a body that was erased."""
 
     reason: str | None = None
+    call: str | None = None
+    """Of a tool call or its result: the call id, which says nothing and keeps the pair together."""
 
 
 _encoder: Final = msgspec.json.Encoder()
@@ -70,24 +74,41 @@ _call: Final = msgspec.json.Decoder(_Call)
 
 
 def encode(body: Body | dict[str, Any]) -> bytes:
-    """Return the JSON bytes of a body. Lone surrogates are written as ``\\uXXXX`` escapes."""
+    """Return the JSON bytes of a body. Lone surrogates are written as ``\\uXXXX`` escapes.
+
+    Raises InvalidInput for one that is nested deeper than JSON can be written here (about a thousand levels).
+    """
     try:
-        return _encoder.encode(body)
-    except UnicodeEncodeError:
-        return json.dumps(msgspec.to_builtins(body), ensure_ascii=True, separators=(",", ":")).encode("ascii")
+        try:
+            return _encoder.encode(body)
+        except UnicodeEncodeError:
+            plain = msgspec.to_builtins(body)
+            return json.dumps(plain, ensure_ascii=True, separators=(",", ":")).encode("ascii")
+    except RecursionError:
+        raise InvalidInput(what="a body", why="it is nested too deeply to be written as JSON") from None
 
 
 def loads(data: bytes) -> Any:
-    """Decode JSON, lone surrogates and all. Raises ValueError when it is not JSON."""
+    """Decode JSON, lone surrogates and all. Raises ValueError when it is not JSON, or no value of ours can hold it."""
     try:
         return _any.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         try:
-            return json.loads(data.decode("utf-8"))
+            # Python would take NaN, and read 1e400 as infinity; neither could be written back.
+            return json.loads(data.decode("utf-8"), parse_constant=_no_number, parse_float=_finite)
         except RecursionError:
             raise ValueError("nested too deeply") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    return value if math.isfinite(value) else _no_number(digits)
 
 
 def decode(kind: str, data: bytes) -> Body:
@@ -101,11 +122,12 @@ def decode(kind: str, data: bytes) -> Body:
     if decoder is None:
         return Unreadable(why=f"unknown kind {kind!r}", raw=_text(data))
     try:
-        return decoder.decode(data)  # type: ignore[no-any-return]
+        body: Body = decoder.decode(data)
+        return body
     except (msgspec.DecodeError, ValueError, RecursionError) as first:
         try:
-            target = _form_union if kind == "context" else BODIES[kind]
-            return msgspec.convert(loads(data), target)  # type: ignore[no-any-return]
+            body = msgspec.convert(loads(data), _form_union if kind == "context" else BODIES[kind])
+            return body
         except (msgspec.ValidationError, ValueError, RecursionError, TypeError):
             return Unreadable(why=f"{kind} cannot be read: {first}", raw=_text(data))
 
@@ -115,7 +137,7 @@ def body_of(event: Event) -> Body:
     if event.erased:
         try:
             return _erased.decode(event.body)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, ValueError, RecursionError):
             return Erased()
     return decode(event.kind, event.body)
 
@@ -144,7 +166,12 @@ def flat(value: Any) -> str:
         return ""
     if isinstance(value, str):
         return value
-    return encode(value).decode("utf-8", "replace") if not isinstance(value, bytes) else _text(value)
+    if isinstance(value, bytes):
+        return _text(value)
+    try:
+        return encode(value).decode("utf-8", "replace")
+    except InvalidInput:
+        return "(nested too deeply to be shown)"
 
 
 def text_of(body: Body) -> str:

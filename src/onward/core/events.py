@@ -9,7 +9,7 @@ It is deliberately unaware of storage, and a kind it does not know is as welcome
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -44,12 +44,10 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 def iso(at: int) -> str:
     """Return a time in microseconds since 1970 as ISO 8601 in UTC, with microseconds."""
     try:
-        return (
-            datetime.fromtimestamp(at // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-            + f".{at % 1_000_000:06d}Z"
-        )
-    except (OverflowError, ValueError, OSError):
+        moment = EPOCH + timedelta(microseconds=at)
+    except OverflowError:  # a year that a datetime cannot hold
         return f"{at}us"
+    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def micros(moment: datetime) -> int:
@@ -134,8 +132,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def time(self) -> datetime:
-        """The time of the event as a datetime in UTC."""
-        return datetime.fromtimestamp(self.at / 1_000_000, UTC)
+        """The time of the event as a datetime in UTC, exact to the microsecond.
+
+        Raises OverflowError outside the years 1 to 9999; ``iso`` writes any time.
+        """
+        return EPOCH + timedelta(microseconds=self.at)
 
 
 def seal(event: NewEvent, session_id: str, seq: int, previous_chain: bytes) -> Event:

@@ -22,6 +22,7 @@ It is deliberately not a sanitiser: no word is removed, and no claim is made tha
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Final
 
@@ -44,17 +45,16 @@ _INVISIBLE: Final = (
     r"\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff"
 )
 _GAP: Final = f"[{_INVISIBLE}]*"
-_MARKER: Final = rf"[<\uff1c\ufe64](?={_GAP}[/\uff0f]?{_GAP}{_GAP.join(TAG)})"
 _HIDDEN: Final = (
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]"
 )
 _ESCAPE: Final = r"&#x([0-9A-F]{1,6});"
 
-_in_body: Final = re.compile(rf"{_MARKER}|&(?=#x[0-9A-F]{{1,6}};)|{_HIDDEN}", re.IGNORECASE)
 _in_value: Final = re.compile(rf'["<>&\n\t]|{_HIDDEN}')
 _escape: Final = re.compile(_ESCAPE)
 _name: Final = re.compile(r"[a-z][a-z0-9_-]*")
 _value: Final = r'"[^"<>\n]*"'
+
 _whole: Final = re.compile(
     rf"<{TAG} label={_value}(?: [a-z][a-z0-9_-]*={_value})*>\n{re.escape(DECLARATION)}\n(.*)\n</{TAG}>",
     re.DOTALL,
@@ -67,22 +67,35 @@ class Fenced(str):
     __slots__ = ()
 
 
-def fence(text: str, label: str, **attributes: str | int | None) -> Fenced:
+def fence(text: str, label: str, *, frames: tuple[str, ...] = (), **attributes: str | int | None) -> Fenced:
     """Return the text inside a fence that says what it is and that it is data.
 
-    ``label`` says in a word or two what is quoted. Attributes follow in the order given; those that are None are left
-    out. A text that is a ``Fenced`` already comes back as it is. Raises InvalidInput for an attribute name that is
-    none.
+    ``label`` says in a word or two what is quoted. ``frames`` names other tags, of those around the fence, that the text
+    cannot open or close either. Attributes follow in the order given; those that are None are left out. A text that is a
+    ``Fenced`` already comes back as it is. Raises InvalidInput for an attribute name that is none.
     """
     if isinstance(text, Fenced):
         return text
-    marks = [f'label="{_in_value.sub(_written, label)}"']
+    marks = [f'label="{attribute(label)}"']
     for name, value in attributes.items():
         if not _name.fullmatch(name) or name == "label":
             raise InvalidInput(what=f"fence attribute {name!r}", why="a name is a-z, then a-z, 0-9, _ or -")
         if value is not None:
-            marks.append(f'{name}="{_in_value.sub(_written, str(value))}"')
-    return Fenced(f"<{TAG} {' '.join(marks)}>\n{DECLARATION}\n{_in_body.sub(_written, text)}\n</{TAG}>")
+            marks.append(f'{name}="{attribute(str(value))}"')
+    return Fenced(f"<{TAG} {' '.join(marks)}>\n{DECLARATION}\n{disarmed(text, frames)}\n</{TAG}>")
+
+
+def disarmed(text: str, frames: tuple[str, ...] = ()) -> str:
+    """Return the text with everything escaped that a fenced text may not hold: for words inside a frame of another name.
+
+    ``frames`` names the tags, besides the fence's own, that the text must not open or close.
+    """
+    return _in_body((TAG, *frames)).sub(_written, text)
+
+
+def attribute(value: str) -> str:
+    """Return a text as it may stand between the quotation marks of an attribute: one line, no tag, nothing hidden."""
+    return _in_value.sub(_written, value)
 
 
 def unfence(fenced: str) -> str:
@@ -93,6 +106,14 @@ def unfence(fenced: str) -> str:
             what="the fence", why=f"it does not start with <{TAG} label=…> or does not end with </{TAG}>"
         )
     return _escape.sub(_read, found[1])
+
+
+@functools.cache
+def _in_body(tags: tuple[str, ...]) -> re.Pattern[str]:
+    """Match what must not stand as it is in a body that these tags surround."""
+    names = "|".join(_GAP.join(tag) for tag in tags)
+    marker = rf"[<\uff1c\ufe64](?={_GAP}(?:[/\uff0f]{_GAP})?(?:{names}))"
+    return re.compile(rf"{marker}|&(?=#x[0-9A-F]{{1,6}};)|{_HIDDEN}", re.IGNORECASE)
 
 
 def _written(found: re.Match[str]) -> str:

@@ -66,8 +66,8 @@ def derived_id(prefix: str, at_us: int, *parts: str | bytes | int) -> str:
 
 def pack_id(value: str) -> bytes:
     """Return the 16 bytes behind an id. Raises InvalidId if it is not one."""
-    prefix, sep, ulid = value.rpartition("_")
-    if not sep or len(ulid) != 26:
+    prefix, _, ulid = value.partition("_")
+    if not prefix or len(ulid) != 26:
         raise InvalidId(value=value, prefix=prefix or "???")
     n = 0
     try:
