@@ -382,6 +382,7 @@ def _engine(given: str | Engine | None, name: str | None, options: dict[str, Any
     """Return an engine by name, or the one that was passed in."""
     if given is not None and not isinstance(given, str):
         return given
+    name = given or name
     if not name:
         raise InvalidInput(what="the engine", why=f"none was named; there are {', '.join(ENGINES)}")
     return engine_by_name(name, **options)
