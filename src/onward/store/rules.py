@@ -14,7 +14,7 @@ import msgspec
 
 from onward.core import ids, words
 from onward.core.digests import GENESIS
-from onward.core.events import Event, NewEvent
+from onward.core.events import Event, NewEvent, iso
 from onward.core.records import FINAL_STATES, Run, Session, may_become
 from onward.errors import InvalidId, InvalidInput, InvalidTransition, LeaseLost
 from onward.store.contract import (
@@ -157,6 +157,14 @@ def matches_text(session: Session, text: str | None) -> bool:
 def matches_folded(whole: str | bytes, text: str | bytes) -> bool:
     """Whether ``whole`` holds ``text``, whatever the case of either."""
     return _folded(text) in _folded(whole)
+
+
+def run_is(guard: RunIs, run: Run) -> bool:
+    """Whether a run is as a guard says."""
+    lapsed = guard.lease_before is None or (
+        run.lease_until is not None and run.lease_until < guard.lease_before
+    )
+    return run.state == guard.state and guard.fence in (None, run.fence) and lapsed
 
 
 def subject(guard: Guard) -> str:

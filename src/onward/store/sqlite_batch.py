@@ -177,10 +177,10 @@ class BatchWriter:
             db.executemany(sql.ADD_BLOB, batch.blobs)
         for run in batch.runs:
             self._add_run(run)
-        changed = tuple(self._change_run(change) for change in batch.run_changes)
         events: list[Event] = []
         for append in batch.appends:
             events += self._append(append)
+        changed = tuple(self._change_run(change) for change in batch.run_changes)
         self._apply_rest(batch)
         return Committed(events=tuple(events), runs=changed)
 
@@ -249,9 +249,8 @@ class BatchWriter:
                 held = row[0] == seq
             case LinksAre(session_id, type_, count):
                 held = self._one(sql.COUNT_LINKS, session_id, type_) == (count,)
-            case RunIs(run_id, state, fence):
-                run = self._need_run(run_id)
-                held = run.state == state and fence in (None, run.fence)
+            case RunIs():
+                held = rules.run_is(guard, self._need_run(guard.run_id))
             case NoOpenCalls(session_id, but):
                 rows = self._db.execute(sql.OPEN_CALLS, (session_id,)).fetchall()
                 held = all(readable(row[1]) in but for row in rows)
