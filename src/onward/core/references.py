@@ -2,8 +2,20 @@
 
 A source is a range of events, one event, a resource or a memory, each with the reason why it matters. Events may be cited
 by id or by number; ``resolve`` (in the service) fills in the other, and both are stored. Written form, as on the command
-line: ``12-18``, ``ses_…:12-18``, ``evt_…``, ``https://…``, ``memory:notes/plan.md``, each optionally followed by
-``=why it matters``.
+line, is an address and then, if you like, ``=why it matters``:
+
+    12    12-18    ses_…:12-18    evt_…    evt_…-evt_…    memory:notes/plan.md    https://example.com/spec
+
+Where the address ends:
+
+- one of events: at the first ``=`` or white space;
+- a memory: at the first ``=``; its path may hold spaces;
+- a URL: at the first white space, and a ``=`` that follows the space is dropped. Without white space all of it is the URL,
+  so queries keep their ``=``: ``https://example.com/?a=b = why it matters``. Only when a ``=`` stands in front of that white
+  space and no ``?``, ``#`` or ``;`` came before it is it the separator: ``https://example.com/spec=why it matters``.
+
+What this cannot write (a memory whose path holds ``=``) the object form can. Lenient in spelling, strict in meaning: a field
+that is not known is refused, because a range whose end was misspelled would silently be another range.
 
 This module reads and checks the shape of references. Whether a source exists is asked where the log is.
 """
@@ -15,6 +27,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from onward.core.ids import EVENT, SESSION, check_id
 from onward.errors import InvalidInput
 
 MAX_SOURCES: Final = 64
@@ -23,15 +36,60 @@ MAX_SOURCES: Final = 64
 MAX_RELEVANCE: Final = 1000
 """Characters in the reason given for a source."""
 
+MAX_SEQ: Final = 10**15
+"""The largest number that an event of any session could have."""
+
 _SCHEMES: Final = ("http", "https", "ipfs", "hm", "file", "blob")
 
-_SPEC: Final = re.compile(r"^(?:(?P<session>ses_[0-9A-Z]{26}):)?(?P<first>\d+)(?:-(?P<last>\d+))?$")
+_EVENT_ID: Final = r"evt_[0-9A-Za-z]+"
+_EVENTS: Final = re.compile(
+    rf"(?:(?P<session>ses_[0-9A-Za-z]+):)?(?P<first>[0-9]{{1,18}}|{_EVENT_ID})(?:-(?P<last>[0-9]{{1,18}}|{_EVENT_ID}))?"
+    r"(?:\s*=\s*|\s+|$)(?P<why>.*)",
+    re.DOTALL,
+)
+_URL: Final = re.compile(
+    r"(?P<spaced>[^\s=?#;]+)=(?P<spaced_why>\S*\s.*)|(?P<url>\S+)(?:\s+(?:=\s*)?(?P<why>.*))?", re.DOTALL
+)
+_DIGEST: Final = re.compile(
+    r"(?:sha256|sha512|blake2b|md5):[0-9a-f]+|baf[a-z2-7]{20,}|Qm[1-9A-HJ-NP-Za-km-z]{44}"
+)
+
+Kind = Literal["session_events", "session_event", "resource", "memory"]
+
+_FIELDS: Final[dict[str, tuple[str, ...]]] = {
+    "session_events": ("session", "from_seq", "to_seq", "from_event", "to_event"),
+    "resource": ("url", "version", "block_id"),
+    "memory": ("path", "digest"),
+}
+_RESPELLED: Final = {
+    "session_id": "session",
+    "from_event_id": "from_event",
+    "to_event_id": "to_event",
+    "first_event": "from_event",
+    "last_event": "to_event",
+    "event_id": "from_event",
+    "event": "from_event",
+    "first_seq": "from_seq",
+    "last_seq": "to_seq",
+    "first": "from_seq",
+    "last": "to_seq",
+    "start": "from_seq",
+    "end": "to_seq",
+    "seq": "from_seq",
+    "from": "from_seq",
+    "to": "to_seq",
+    "uri": "url",
+    "cid": "digest",
+    "why": "relevance",
+    "reason": "relevance",
+    "note": "relevance",
+}
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One source of a handoff. Which fields are set depends on ``kind``."""
 
-    kind: Literal["session_events", "session_event", "resource", "memory"]
+    kind: Kind
     relevance: str = ""
     session: str | None = None
     """The session that the events are in; None means the one being continued."""
@@ -51,7 +109,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.kind in ("session_events", "session_event")
 
     def address(self) -> str:
-        """Return the address in written form, without the reason."""
+        """Return the address in written form, without the reason. Reading it gives the same address again."""
         if self.is_events:
             first = self.from_seq if self.from_seq is not None else self.from_event
             last = self.to_seq if self.to_seq is not None else self.to_event
@@ -67,37 +125,37 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def parse_spec(spec: str) -> Source:
     """Read the written form of a source. Raises InvalidInput with what would be accepted."""
-    address, _, relevance = (
-        spec.partition("=") if not spec.startswith(tuple(f"{s}:" for s in _SCHEMES)) else (spec, "", "")
-    )
-    if " " in spec and not relevance and address == spec:
-        address, _, relevance = spec.partition(" ")
-    address, relevance = address.strip(), relevance.strip()
-    if match := _SPEC.match(address):
-        first = int(match["first"])
-        last = int(match["last"] or first)
-        kind: Literal["session_events", "session_event"] = (
-            "session_event" if match["last"] is None else "session_events"
-        )
+    text = spec.strip()
+    if match := _EVENTS.fullmatch(text):
+        first, last = match["first"], match["last"]
         return _checked(
-            Source(kind=kind, session=match["session"], from_seq=first, to_seq=last, relevance=relevance),
+            Source(
+                kind="session_event" if last in (None, first) else "session_events",
+                session=match["session"],
+                **_end("from", first),
+                **_end("to", last or first),
+                relevance=match["why"].strip(),
+            ),
             spec,
         )
-    if address.startswith("evt_"):
-        first_id, _, last_id = address.partition("-")
-        return Source(
-            kind="session_events" if last_id else "session_event",
-            from_event=first_id,
-            to_event=last_id or first_id,
-            relevance=relevance,
+    scheme = text.partition(":")[0].lower()
+    if scheme == "memory":
+        address, _, why = text[len("memory:") :].partition("=")
+        path, _, digest = address.strip().rpartition("@")
+        if not path or not _DIGEST.fullmatch(digest):
+            path, digest = address.strip(), ""
+        return _checked(Source(kind="memory", path=path, digest=digest or None, relevance=why.strip()), spec)
+    if scheme in _SCHEMES and (found := _URL.fullmatch(text)):
+        return _checked(
+            Source(
+                kind="resource",
+                url=found["spaced"] or found["url"],
+                relevance=(found["spaced_why"] or found["why"] or "").strip(),
+            ),
+            spec,
         )
-    if address.startswith("memory:"):
-        path, _, digest = address.removeprefix("memory:").partition("@")
-        return _checked(Source(kind="memory", path=path, digest=digest or None, relevance=relevance), spec)
-    if address.partition(":")[0] in _SCHEMES:
-        return _checked(Source(kind="resource", url=address, relevance=relevance), spec)
     raise InvalidInput(
-        what=f"source {spec!r}",
+        what=f"source {_shown(spec)}",
         why="expected 12, 12-18, ses_…:12-18, evt_…, memory:PATH or a URL, then =why it matters",
     )
 
@@ -105,72 +163,118 @@ def parse_spec(spec: str) -> Source:
 def parse_source(value: Any) -> Source:
     """Read a source as an agent gives it: an object in camelCase or snake_case, or the written form.
 
-    Lenient in spelling, strict in meaning: an unknown kind, a missing address or a backward range is refused.
+    Raises InvalidInput for an unknown kind or field, a missing address, a malformed id or a backward range.
     """
+    if isinstance(value, bool):
+        raise InvalidInput(what="a source", why="expected an object or a string, found bool")
+    if isinstance(value, int):
+        value = str(value)
     if isinstance(value, str):
         return parse_spec(value)
     if not isinstance(value, dict):
         raise InvalidInput(
             what="a source", why=f"expected an object or a string, found {type(value).__name__}"
         )
-    given = {_snake(str(k)): v for k, v in value.items()}
-    rename = {
-        "session_id": "session",
-        "from_event_id": "from_event",
-        "to_event_id": "to_event",
-        "event_id": "from_event",
-        "event": "from_event",
-        "seq": "from_seq",
-        "from": "from_seq",
-        "to": "to_seq",
-        "cid": "digest",
-        "why": "relevance",
-    }
-    given = {rename.get(k, k): v for k, v in given.items()}
-    for end in ("from", "to"):  # "from": "evt_…" is an id, "from": 12 is a number
+    given: dict[str, Any] = {}
+    for key, entry in value.items():
+        name = _snake(str(key))
+        name = _RESPELLED.get(name, name)
+        if entry is None or entry == "":
+            continue
+        if name in given and given[name] != entry:
+            raise InvalidInput(what=f"source {_shown(value)}", why=f"it gives {name} twice, differently")
+        given[name] = entry
+    for end in ("from", "to"):  # "from": "evt_…" is an id, "from": 12 and "from": "12" are numbers
         seq = given.get(f"{end}_seq")
         if isinstance(seq, str):
-            if seq.startswith("evt_"):
-                given[f"{end}_event"] = given.pop(f"{end}_seq")
-            elif seq.isdigit():
-                given[f"{end}_seq"] = int(seq)
-    kind = given.get("kind") or given.get("type")
-    if kind is None:
-        kind = "resource" if "url" in given else "memory" if "path" in given else "session_events"
-    known = {
-        f: given[f] for f in Source.__struct_fields__ if f in given and f != "kind" and given[f] is not None
-    }
+            named = _end(end, seq.strip()) if re.fullmatch(rf"[0-9]{{1,18}}|{_EVENT_ID}", seq.strip()) else {}
+            if named:
+                del given[f"{end}_seq"]
+                given = {**named, **given}
+    kind = _kind(given, value)
+    known = (*_FIELDS.get(kind, _FIELDS["session_events"]), "relevance")
+    if unknown := sorted(given.keys() - set(known)):
+        raise InvalidInput(
+            what=f"source {_shown(value)}",
+            why=f"a source of kind {kind} has no {', '.join(unknown)}; it has {', '.join(known)}",
+        )
     try:
-        source = msgspec.convert({"kind": kind, **known}, Source)
+        source = msgspec.convert({"kind": kind, **given}, Source)
     except msgspec.ValidationError as error:
-        raise InvalidInput(what=f"source {value!r}", why=str(error)) from None
-    if source.is_events and source.to_seq is None and source.to_event is None:
-        source = msgspec.structs.replace(source, to_seq=source.from_seq, to_event=source.from_event)
+        raise InvalidInput(what=f"source {_shown(value)}", why=str(error)) from None
+    if source.is_events:
+        if source.to_seq is None and source.to_event is None:
+            source = msgspec.structs.replace(source, to_seq=source.from_seq, to_event=source.from_event)
+        one = (source.from_seq, source.from_event) == (source.to_seq, source.to_event)
+        source = msgspec.structs.replace(source, kind="session_event" if one else "session_events")
     return _checked(source, value)
 
 
+def _kind(given: dict[str, Any], value: object) -> str:
+    """Take the kind out of the fields of a source, or tell it by what is there."""
+    kinds = [k for name in ("kind", "type") if (k := given.pop(name, None)) is not None]
+    if not kinds:
+        return "resource" if "url" in given else "memory" if "path" in given else "session_events"
+    kind = _snake(str(kinds[0]))
+    kind = {"events": "session_events", "event": "session_event", "url": "resource"}.get(kind, kind)
+    if kind not in (*_FIELDS, "session_event"):
+        raise InvalidInput(
+            what=f"source {_shown(value)}",
+            why=f"its kind must be session_events, session_event, resource or memory; found {_shown(kinds[0])}",
+        )
+    return kind
+
+
+def _end(end: str, value: str) -> dict[str, Any]:
+    """Return one end of a range under its name: a number or an id."""
+    return {f"{end}_event": value} if value.startswith("evt_") else {f"{end}_seq": int(value)}
+
+
 def _checked(source: Source, given: object) -> Source:
-    why = None
-    if source.is_events:
-        if source.from_seq is None and source.from_event is None:
-            why = "it names no event"
-        elif source.from_seq is not None and source.from_seq < 1:
-            why = f"event numbers start at 1, found {source.from_seq}"
-        elif source.from_seq is not None and source.to_seq is not None and source.to_seq < source.from_seq:
-            why = f"the range runs backwards, {source.from_seq} to {source.to_seq}"
-    elif source.kind == "resource":
-        if not source.url:
-            why = "a resource needs its url"
-        elif source.url.partition(":")[0] not in _SCHEMES:
-            why = f"the url scheme must be one of {', '.join(_SCHEMES)}"
-    elif not source.path:
-        why = "a memory needs its path"
-    if len(source.relevance) > MAX_RELEVANCE:
-        why = f"its relevance has {len(source.relevance)} characters, at most {MAX_RELEVANCE} are kept"
+    """Return the source if its address is one. Raises InvalidInput, naming what was given."""
+    why = _fault(source)
+    if why is None and len(source.relevance) > MAX_RELEVANCE:
+        why = f"its relevance has {len(source.relevance):,} characters; at most {MAX_RELEVANCE:,} are kept"
     if why:
-        raise InvalidInput(what=f"source {given!r}", why=why)
+        raise InvalidInput(what=f"source {_shown(given)}", why=why)
     return source
 
 
+def _fault(source: Source) -> str | None:
+    """Return what is wrong with the address of a source, or None."""
+    if source.kind == "resource":
+        url = source.url or ""
+        scheme, _, rest = url.partition(":")
+        if not url:
+            return "a resource needs its url"
+        if scheme.lower() not in _SCHEMES or not rest.strip("/"):
+            return f"the url must begin with one of {', '.join(_SCHEMES)} and name something"
+        if re.search(r"\s", url):
+            return "a url holds no white space; write %20"
+        return None
+    if source.kind == "memory":
+        return None if source.path and source.path.strip() else "a memory needs its path"
+    if source.from_seq is None and source.from_event is None:
+        return "it names no event; give from_seq and to_seq, or from_event and to_event"
+    for prefix, id in ((SESSION, source.session), (EVENT, source.from_event), (EVENT, source.to_event)):
+        try:
+            if id is not None:
+                check_id(id, prefix)
+        except InvalidInput as error:
+            return error.message.rstrip(".")
+    for seq in (source.from_seq, source.to_seq):
+        if seq is not None and not 1 <= seq <= MAX_SEQ:
+            return f"event numbers run from 1 to {MAX_SEQ:,}; found {seq}"
+    if source.from_seq is not None and source.to_seq is not None and source.to_seq < source.from_seq:
+        return f"the range runs backwards, {source.from_seq} to {source.to_seq}"
+    return None
+
+
+def _shown(value: object) -> str:
+    """Return what was given, as it may stand in a message: not more of it than helps to find it."""
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:119]}…"
+
+
 def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda m: "_" + m[1].lower(), name)
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower().replace("-", "_").strip()
