@@ -35,7 +35,7 @@ POINTER_ABOVE: Final = 240
 NAME_LIMIT: Final = 80
 """Characters of a name that a line begins with: a tool's, an unknown kind's."""
 
-_LIKE_A_LINE: Final = re.compile(r"^(?=\[\d)", re.MULTILINE)
+_LIKE_A_LINE: Final = re.compile(r"\n(?=\[\d)")
 
 
 def who(event: Event, body: Body | None = None) -> str:
@@ -112,7 +112,8 @@ def said(event: Event, body: Body | None = None) -> str:
 def whole(event: Event, body: Body | None = None) -> str:
     """Return the line of an event with everything it says."""
     body = body_of(event) if body is None else body
-    return f"[{event.seq}] {who(event, body)}: {_LIKE_A_LINE.sub(' ', said(event, body))}"
+    text = _LIKE_A_LINE.sub("\n ", said(event, body))
+    return f"[{event.seq}] {who(event, body)}: {text}"
 
 
 def pointer(event: Event, body: Body | None = None) -> str:
