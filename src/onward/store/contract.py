@@ -73,13 +73,20 @@ class NoOpenCalls(msgspec.Struct, frozen=True):
     but: tuple[str, ...] = ()
 
 
+class NoRuns(msgspec.Struct, frozen=True):
+    """The session has no queued or running runs other than these."""
+
+    session_id: str
+    but: tuple[str, ...] = ()
+
+
 class NoDraft(msgspec.Struct, frozen=True):
     """Nothing is being streamed under this run."""
 
     run_id: str
 
 
-Guard = HeadIs | LinksAre | RunIs | NoOpenCalls | NoDraft
+Guard = HeadIs | LinksAre | RunIs | NoOpenCalls | NoRuns | NoDraft
 
 
 class Append(msgspec.Struct, frozen=True, kw_only=True):
@@ -280,6 +287,10 @@ class Store(Protocol):
 
     def run(self, run_id: str) -> Run | None:
         """Return one run."""
+        ...
+
+    def unfinished(self, session_id: str) -> list[Run]:
+        """Return every queued and running run of a session, oldest first."""
         ...
 
     def runs_in(self, state: RunState, *, lease_before: int | None = None, limit: int = 100) -> list[Run]:

@@ -17,6 +17,7 @@ from onward.core import words
 from onward.core.codec import call_of, searchable_text
 from onward.core.events import Event, NewEvent, seal
 from onward.core.records import (
+    FINAL_STATES,
     Draft,
     EngineSession,
     ImportedFile,
@@ -50,6 +51,7 @@ from onward.store.contract import (
     Matches,
     NoDraft,
     NoOpenCalls,
+    NoRuns,
     RunChange,
     RunIs,
     SessionQuery,
@@ -193,6 +195,8 @@ class MemoryStore:
                 held = rules.run_is(guard, self._need_run(run_id))
             case NoOpenCalls(session_id, but):
                 held = all(call in but for session, call in self._calls if session == session_id)
+            case NoRuns(session_id, but):
+                held = all(run.id in but for run in self.unfinished(session_id))
             case NoDraft(run_id):
                 held = run_id not in self._drafts
         if not held:
@@ -388,6 +392,11 @@ class MemoryStore:
 
     def run(self, run_id: str) -> Run | None:
         return self._get(self._runs, run_id)
+
+    def unfinished(self, session_id: str) -> list[Run]:
+        return self._oldest_first(
+            self._runs, lambda run: run.session_id == session_id and run.state not in FINAL_STATES
+        )
 
     def runs_in(self, state: RunState, *, lease_before: int | None = None, limit: int = 100) -> list[Run]:
         def wanted(run: Run) -> bool:

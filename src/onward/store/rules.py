@@ -14,7 +14,7 @@ import msgspec
 
 from onward.core import ids, words
 from onward.core.digests import GENESIS
-from onward.core.events import Event, NewEvent, iso
+from onward.core.events import Event, NewEvent
 from onward.core.records import FINAL_STATES, Run, Session, may_become
 from onward.errors import InvalidId, InvalidInput, InvalidTransition, LeaseLost
 from onward.store.contract import (
@@ -25,6 +25,7 @@ from onward.store.contract import (
     LinksAre,
     NoDraft,
     NoOpenCalls,
+    NoRuns,
     RunChange,
     RunIs,
     SessionPatch,
@@ -159,14 +160,6 @@ def matches_folded(whole: str | bytes, text: str | bytes) -> bool:
     return _folded(text) in _folded(whole)
 
 
-def run_is(guard: RunIs, run: Run) -> bool:
-    """Whether a run is as a guard says."""
-    lapsed = guard.lease_before is None or (
-        run.lease_until is not None and run.lease_until < guard.lease_before
-    )
-    return run.state == guard.state and guard.fence in (None, run.fence) and lapsed
-
-
 def subject(guard: Guard) -> str:
     """Return in words what a guard watches, for the Conflict that is raised when it does not hold."""
     match guard:
@@ -180,6 +173,8 @@ def subject(guard: Guard) -> str:
             )
         case NoOpenCalls(session_id, _):
             return f"session {session_id}, which has other tool calls without a result"
+        case NoRuns(session_id, _):
+            return f"session {session_id}, which has other runs that wait or work"
         case NoDraft(run_id):
             return f"run {run_id}, under which text is being streamed"
 

@@ -83,6 +83,7 @@ class SqliteStore:
     def _open_writer(self, synchronous: str) -> Writer:
         try:
             # Conversations are private: a new file is its owner's, and its log files take their mode from it.
+            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
             lock = ProcessLock(f"{self.path}.lock")
         except OSError as error:
@@ -243,6 +244,9 @@ class SqliteStore:
 
     def run(self, run_id: str) -> Run | None:
         return self._record(Run, sql.RUN, run_id)
+
+    def unfinished(self, session_id: str) -> list[Run]:
+        return self._records(Run, sql.UNFINISHED_RUNS, session_id)
 
     def runs_in(self, state: RunState, *, lease_before: int | None = None, limit: int = 100) -> list[Run]:
         return self._records(Run, sql.runs_in(state), lease_before, lease_before, limit)

@@ -39,6 +39,7 @@ from onward.store.contract import (
     LinksAre,
     NoDraft,
     NoOpenCalls,
+    NoRuns,
     RunChange,
     RunIs,
 )
@@ -254,6 +255,9 @@ class BatchWriter:
             case NoOpenCalls(session_id, but):
                 rows = self._db.execute(sql.OPEN_CALLS, (session_id,)).fetchall()
                 held = all(readable(row[1]) in but for row in rows)
+            case NoRuns(session_id, but):
+                unfinished = self._db.execute(sql.UNFINISHED_RUNS, (session_id,)).fetchall()
+                held = all(shape(Run).record(row).id in but for row in unfinished)
             case NoDraft(run_id):
                 held = self._one(sql.DRAFT, run_id) is None
         if not held:

@@ -214,6 +214,11 @@ REPLACE_RUN: Final = _replace("runs", Run, ("id",))
 
 RUNS: Final = f"{_select('runs', Run)} WHERE session_id = ? ORDER BY created_at DESC, id DESC LIMIT ?"
 
+# Few runs anywhere are unfinished, and a long session has many that are not: the plus keeps runs_unfinished in use.
+UNFINISHED_RUNS: Final = (
+    f"{_select('runs', Run)} WHERE state IN ('queued', 'running') AND +session_id = ? ORDER BY created_at, id"
+)
+
 RUNNING: Final = "SELECT id FROM runs WHERE session_id = ? AND state = 'running'"
 
 
