@@ -63,7 +63,12 @@ class _Fold(dict[int, str | int]):
         char = chr(code)
         answer: str | int = code
         # New Tai Lue vowels were marks before Unicode 8, and still are to SQLite.
-        if unicodedata.category(char)[0] == "M" or code == 0xAD or 0x19B0 <= code <= 0x19C9 or code in (0x1CF2, 0x1CF3):
+        if (
+            unicodedata.category(char)[0] == "M"
+            or code == 0xAD
+            or 0x19B0 <= code <= 0x19C9
+            or code in (0x1CF2, 0x1CF3)
+        ):
             answer = ""
         elif code and code < 0x80:
             pass
@@ -73,7 +78,9 @@ class _Fold(dict[int, str | int]):
         elif code == 0x3C2:  # a final sigma is a sigma
             answer = "\u03c3"
         elif 0xC0 <= code <= 0x24F or 0x1E00 <= code <= 0x1EFF:
-            answer = "".join(c for c in unicodedata.normalize("NFKD", char) if unicodedata.category(c)[0] != "M")
+            answer = "".join(
+                c for c in unicodedata.normalize("NFKD", char) if unicodedata.category(c)[0] != "M"
+            )
         self[code] = answer
         return answer
 
@@ -118,7 +125,7 @@ def cut(text: str) -> list[str]:
         if _unspaced_run.match(word):
             terms.update(dict.fromkeys([word] if len(word) == 1 else _pairs(word)))
         else:
-            terms.update(dict.fromkeys(part.lower() for part in (_parts_of(word) or (word,))))
+            terms.update(dict.fromkeys(_lower(part) for part in (_parts_of(word) or (word,))))
     return list(terms)
 
 
@@ -133,12 +140,17 @@ def query_terms(text: str) -> list[str]:
 
 def tokens(text: str) -> list[str]:
     """Return the tokens of a text that went through ``index_text``: runs of letters and digits, lower case."""
-    return _word.findall(text.lower())
+    return _word.findall(_lower(text))
 
 
 def is_prefix(term: str) -> bool:
     """Whether a term stands for every token that begins with it: a single character of an unspaced script does."""
     return len(term) == 1 and _single_unspaced.match(term) is not None
+
+
+def _lower(text: str) -> str:
+    # Python makes the sigma at the end of a word in capitals a final one; see _Fold.
+    return text.lower() if text.isascii() else text.lower().replace("\u03c2", "\u03c3")
 
 
 def _pairs(run: str) -> list[str]:
