@@ -29,7 +29,11 @@ LOCAL_ACCOUNT: Final = "acc_00000000000000000000000000"
 """The account that owns everything in a store with one user."""
 
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_VALUE: Final = {c: i for i, c in enumerate(_ALPHABET)}
+# Our digits as those that ``int`` reads in base 32; any other byte as one that it refuses.
+_DIGITS: Final = bytes(
+    ord("0123456789abcdefghijklmnopqrstuv"[_ALPHABET.index(chr(c))]) if chr(c) in _ALPHABET else ord("!")
+    for c in range(256)
+)
 _PAIRS: Final = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
 _MAX_MS: Final = (1 << 48) - 1
 
@@ -69,15 +73,10 @@ def pack_id(value: str) -> bytes:
     prefix, _, ulid = value.partition("_")
     if not prefix or len(ulid) != 26:
         raise InvalidId(value=value, prefix=prefix or "???")
-    n = 0
     try:
-        for c in ulid:
-            n = n << 5 | _VALUE[c]
-    except KeyError:
+        return int(ulid.encode("ascii").translate(_DIGITS), 32).to_bytes(16, "big")
+    except (ValueError, OverflowError):  # a character that is no digit of ours; more than 128 bits
         raise InvalidId(value=value, prefix=prefix) from None
-    if n >> 128:
-        raise InvalidId(value=value, prefix=prefix)
-    return n.to_bytes(16, "big")
 
 
 def unpack_id(prefix: str, raw: bytes) -> str:
