@@ -126,10 +126,10 @@ def decode(kind: str, data: bytes) -> Body:
         return body
     except (msgspec.DecodeError, ValueError, RecursionError) as first:
         try:
-            body = msgspec.convert(loads(data), _form_union if kind == "context" else BODIES[kind])
-            return body
+            again: Body = msgspec.convert(loads(data), _form_union if kind == "context" else BODIES[kind])
         except (msgspec.ValidationError, ValueError, RecursionError, TypeError):
             return Unreadable(why=f"{kind} cannot be read: {first}", raw=_text(data))
+        return again
 
 
 def body_of(event: Event) -> Body:

@@ -11,14 +11,23 @@ successor begins with what it was opened from, its state, its projection and the
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from onward.core import digests, ids as make
-from onward.core.bodies import Message, Pins, Plan, ProjectionContext, SessionChange, ToolResult
+from onward.core import digests
+from onward.core import ids as make
+from onward.core.bodies import (
+    ContinuedFrom,
+    Message,
+    Pins,
+    Plan,
+    ProjectionContext,
+    SessionChange,
+    ToolResult,
+)
 from onward.core.budget import Counter
-from onward.core.codec import body_of, encode, loads
+from onward.core.codec import body_of, encode
 from onward.core.continuing_command import Command
 from onward.core.events import ONWARD, Event, NewEvent
 from onward.core.ids import Ids
@@ -31,7 +40,7 @@ from onward.core.manifest import (
     Scope,
     encode_manifest,
 )
-from onward.core.plans import carried_pins, carried_plan, default_transfer, revised
+from onward.core.plans import carried_pins, carried_plan, default_transfer
 from onward.core.projection import Inputs, Offer, Projection, compile_projection
 from onward.core.records import Link, OpenCall, Run, Session, StoredManifest
 from onward.errors import (
@@ -120,7 +129,7 @@ def decide_continuation(
     """Decide a continuation. Raises the first ``ContinuationRefused`` that applies; see the module's order."""
     command, before = request.command, snapshot.session
     initiating = _permitted(request, snapshot)
-    state, plan_event, pins_event, plan_body, pins_body = _state(command, snapshot)
+    state, plan, pins = _state(request, snapshot)
     successor_id, link_id, manifest_id = ids.new(make.SESSION), ids.new(make.LINK), ids.new(make.MANIFEST)
     origin = before.origin_id or before.id
     inputs = Inputs(
@@ -180,10 +189,10 @@ def decide_continuation(
         event=initiating.id,
     )
     successor_events = [new.event("session", encode(opened), "system")]
-    if plan_body is not None and plan_event is not None and state.plan.transfer == "carry":
-        successor_events.append(new.event("plan", encode(plan_body), "system"))
-    if pins_body is not None and pins_event is not None:
-        successor_events.append(new.event("pins", encode(pins_body), "system"))
+    if plan is not None:
+        successor_events.append(new.event("plan", encode(plan), "system"))
+    if pins is not None:
+        successor_events.append(new.event("pins", encode(pins), "system"))
     context = ProjectionContext(text=projection.text, manifest=manifest_id)
     successor_events += [new.event("context", encode(context), "system"), copy]
     return Decision(
@@ -225,14 +234,14 @@ def _permitted(request: Request, snapshot: Snapshot) -> Event:
         raise DelegatedChild(parent=snapshot.parent.report_to or snapshot.parent.from_session)
     initiating = snapshot.initiating
     if initiating is not None:
-        body = body_of(initiating)
-        if isinstance(body, Message) and body.continued_from is not None:
-            raise ContinuationLoop()
+        asked = body_of(initiating)
+        if isinstance(asked, Message) and asked.continued_from is not None:
+            raise ContinuationLoop
     if snapshot.successors >= MAX_SUCCESSORS:
         raise TooManySuccessors(limit=MAX_SUCCESSORS, found=snapshot.successors)
     if snapshot.recent_continuations >= RATE_LIMIT:
         raise RateLimited(limit=RATE_LIMIT, found=snapshot.recent_continuations, window=RATE_WINDOW)
-    if initiating is None:
+    if initiating is None or not isinstance(body_of(initiating), Message):
         raise NothingToContinue(session=before.id)
     for number, offer in enumerate(snapshot.offers, 1):
         if offer.cause == "missing":
@@ -245,7 +254,7 @@ def _permitted(request: Request, snapshot: Snapshot) -> Event:
     known = (
         {r.id for r in snapshot.queued}
         | {c.session.id for c in snapshot.children}
-        | {c.call for c in snapshot.open_calls}
+        | {c.call for c in snapshot.open_calls if c.call != request.call}
     )
     if stray := [name for name in command.transfer.pending_runs if name not in known]:
         raise InvalidContinuation(
@@ -276,37 +285,43 @@ def _unresolved(request: Request, snapshot: Snapshot) -> list[str]:
     return out
 
 
-def _state(
-    command: Command, snapshot: Snapshot
-) -> tuple[CarriedState, Event | None, Event | None, Plan | None, Pins | None]:
-    """Return what moves as state, and the bodies of the revisions that carry it."""
+def _state(request: Request, snapshot: Snapshot) -> tuple[CarriedState, Plan | None, Pins | None]:
+    """Return what moves as state, and the first revisions of plan and pins in the successor (P6).
+
+    A plan that is closed or omitted gets none: the predecessor keeps it as it is (C1), and the manifest says so.
+    """
+    transfer = request.command.transfer
     plan = body_of(snapshot.plan) if snapshot.plan else None
+    if snapshot.plan is not None and not isinstance(plan, Plan) and transfer.plan == "carry":
+        raise InvalidContinuation(
+            why=f"the plan of event {snapshot.plan.seq} cannot be read here, so it cannot be carried; use omit"
+        )
     plan = plan if isinstance(plan, Plan) else None
-    transfer = command.transfer.plan or default_transfer(plan)
-    if transfer == "carry" and plan is None:
-        transfer = "omit"
+    how = transfer.plan or default_transfer(plan)
+    if snapshot.plan is None:
+        how = "omit"
     pins = body_of(snapshot.pins) if snapshot.pins else None
-    wanted = (*command.transfer.pinned_tools, *command.transfer.pinned_resources)
+    wanted = (*transfer.pinned_tools, *transfer.pinned_resources)
     kept: Pins | None = None
     if wanted:
         if not isinstance(pins, Pins) or snapshot.pins is None:
             raise InvalidContinuation(
                 why=f"transfer names pins ({', '.join(wanted)}), but nothing is pinned here"
             )
-        kept, missing = carried_pins(
-            pins, snapshot.pins.id, command.transfer.pinned_tools, command.transfer.pinned_resources
-        )
+        kept, missing = carried_pins(pins, snapshot.pins.id, transfer.pinned_tools, transfer.pinned_resources)
         if missing:
+            there = ", ".join(f"{p.kind} {p.name}" for p in pins.pins) or "nothing"
             raise InvalidContinuation(
-                why=f"transfer names pins that are not pinned here: {', '.join(missing)}"
+                why=f"transfer names pins that are not pinned here: {', '.join(missing)}; pinned are {there}"
             )
-    named = set(command.transfer.pending_runs)
+    named = set(transfer.pending_runs)
+    carried = carried_plan(plan, snapshot.plan.id) if plan and snapshot.plan and how == "carry" else None
     state = CarriedState(
         plan=CarriedPlan(
-            transfer=transfer,
-            event=snapshot.plan.id if snapshot.plan and plan else None,
+            transfer=how,
+            event=snapshot.plan.id if snapshot.plan else None,
             revision=plan.revision if plan else None,
-            steps=plan.steps if plan and transfer == "carry" else (),
+            steps=carried.steps if carried else (),
         ),
         pins_event=snapshot.pins.id if kept and snapshot.pins else None,
         pins=tuple(f"{p.kind} {p.name}{'@' + p.version if p.version else ''}" for p in kept.pins)
@@ -314,13 +329,9 @@ def _state(
         else (),
         children=tuple(c.session.id for c in snapshot.children if c.session.id in named),
         runs=tuple(r.id for r in snapshot.queued if r.id in named),
-        calls=tuple(c.call for c in snapshot.open_calls if c.call in named),
+        calls=tuple(c.call for c in snapshot.open_calls if c.call in named and c.call != request.call),
     )
-    new_plan: Plan | None = None
-    if plan is not None and snapshot.plan is not None:
-        carried = carried_plan(plan, snapshot.plan.id)
-        new_plan = carried if transfer == "carry" else revised(plan, plan.steps, closed=True)
-    return state, snapshot.plan, snapshot.pins, new_plan, kept
+    return state, carried, kept
 
 
 def _manifest(
@@ -379,15 +390,19 @@ def _stretches(events: tuple[Event, ...]) -> tuple[Scope, ...]:
 
 
 def _copied(initiating: Event) -> bytes:
-    """Return the body of the initiating message with its provenance added and nothing else changed (C4)."""
-    body: dict[str, Any] = loads(initiating.body)
-    body["continued_from"] = {
-        "session": initiating.session_id,
-        "event": initiating.id,
-        "seq": initiating.seq,
-        "digest": digests.spell(initiating.digest),
-    }
-    return encode(body)
+    """Return the body of the initiating message with its provenance added and nothing else changed (C4).
+
+    The provenance becomes the last member of the object; every byte before it is the original's. (Of two members with the
+    same name the last one counts, so a ``continued_from`` that was there before is not one any more.)
+    """
+    provenance = ContinuedFrom(
+        session=initiating.session_id,
+        event=initiating.id,
+        seq=initiating.seq,
+        digest=digests.spell(initiating.digest),
+    )
+    open_object = initiating.body.rstrip(b" \t\r\n").removesuffix(b"}")
+    return open_object + b',"continued_from":' + encode(provenance) + b"}"
 
 
 def _farewell(
@@ -402,21 +417,31 @@ def _farewell(
             output={"successor": successor_id, "link": link_id, "title": command.title},
         )
         events.append(new.event("tool_result", encode(result), "tool", request.run_id))
-    note = ", ".join(
-        f"{len(found)} {name.replace('_', ' ')}"
-        for name in ("established_facts", "decisions", "open_questions", "next_actions")
-        if (found := getattr(command.handoff, name))
-    )
+    carried = [
+        _counted(len(found), name)
+        for name, found in (
+            ("established fact", command.handoff.established_facts),
+            ("decision", command.handoff.decisions),
+            ("open question", command.handoff.open_questions),
+            ("next action", command.handoff.next_actions),
+            ("source reference", command.sources),
+        )
+        if found
+    ]
     continued = SessionChange(
         change="continued",
         title=command.title,
         link=link_id,
         other=successor_id,
         reason=command.reason,
-        note=f"Carried the current request{', ' + note if note else ''} and {len(command.sources)} source references.",
+        note=f"Carried {', '.join(['the current request', *carried])}.",
     )
     events.append(new.event("session", encode(continued), request.actor, request.run_id))
     return tuple(events)
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
 class _EventMaker:

@@ -90,7 +90,7 @@ def disarmed(text: str, frames: tuple[str, ...] = ()) -> str:
 
     ``frames`` names the tags, besides the fence's own, that the text must not open or close.
     """
-    return _in_body((TAG, *frames)).sub(_written, text)
+    return _in_body(frames).sub(_written, text)
 
 
 def attribute(value: str) -> str:
@@ -109,9 +109,9 @@ def unfence(fenced: str) -> str:
 
 
 @functools.cache
-def _in_body(tags: tuple[str, ...]) -> re.Pattern[str]:
-    """Match what must not stand as it is in a body that these tags surround."""
-    names = "|".join(_GAP.join(tag) for tag in tags)
+def _in_body(frames: tuple[str, ...]) -> re.Pattern[str]:
+    """Match what must not stand as it is in a body that the fence and these frames surround."""
+    names = "|".join([_GAP.join(TAG), *(rf"{_GAP.join(name)}(?![\w-])" for name in frames)])
     marker = rf"[<\uff1c\ufe64](?={_GAP}(?:[/\uff0f]{_GAP})?(?:{names}))"
     return re.compile(rf"{marker}|&(?=#x[0-9A-F]{{1,6}};)|{_HIDDEN}", re.IGNORECASE)
 

@@ -40,7 +40,12 @@ _LIKE_A_LINE: Final = re.compile(r"\n(?=\[\d)")
 
 def who(event: Event, body: Body | None = None) -> str:
     """Return who speaks in an event, in one or two plain words: one line, whatever a tool may be called."""
-    name = " ".join(_who(event, body_of(event) if body is None else body).split())
+    return one_line(_who(event, body_of(event) if body is None else body))
+
+
+def one_line(name: str) -> str:
+    """Return a name as it may stand at the head of a line: white space folded, at most ``NAME_LIMIT`` characters."""
+    name = " ".join(name.split())
     return name if len(name) <= NAME_LIMIT else f"{name[: NAME_LIMIT - 1]}…"
 
 

@@ -21,7 +21,9 @@ from onward.core.references import Source
 COMPILER: Final = "projection/1"
 """The name of the rules that ``projection.py`` follows. It changes when the same inputs would give other bytes."""
 
-Cause = Literal["budget", "other_session", "duplicate", "revoked", "missing", "not_dialogue"]
+Cause = Literal["budget", "other_session", "external", "duplicate", "revoked", "missing", "not_dialogue"]
+"""Why something is not loaded. ``external``: a resource or memory, which stays an address; ``not_dialogue``: bookkeeping,
+state and imported records among the exchanges that are shown."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

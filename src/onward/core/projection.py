@@ -7,24 +7,27 @@ order, each whole or left out; recent exchanges newest backwards, stopping at th
 relevant excerpts by rank. The first six are never dropped: if they alone exceed the budget, ``BudgetTooSmall`` says so
 with numbers before anything is written (P3). Everything else in the predecessor is listed as omitted with a cause (P2).
 
-Foreign text is fenced once (T3). Cited ranges of other sessions stay links. Nothing here reads a log or a clock.
+An exchange that is too long for the room is folded to what was said in it before it counts as one that does not fit; and
+as long as nothing that anyone said is in, the newest lines of that last one are shown (``exchanges.py``).
+
+Foreign text is fenced once and can close neither its fence nor our frames; inside a frame only we begin a line at the
+margin (T3). Cited ranges of other sessions stay links, as resources and memories do. Nothing here reads a log or a clock.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final, Literal
 
 import msgspec
 
 from onward.core import digests
-from onward.core.bodies import Message
 from onward.core.budget import MESSAGE_OVERHEAD, Counter
-from onward.core.codec import body_of, text_of
 from onward.core.events import Event, iso
-from onward.core.fencing import RULE, fence
-from onward.core.lines import brief_line, whole
+from onward.core.exchanges import Line, exchanges, folded, in_full, newest_lines
+from onward.core.fencing import RULE, attribute, disarmed, fence
+from onward.core.lines import said, whole
 from onward.core.manifest import (
     CarriedState,
     Cause,
@@ -43,8 +46,8 @@ DEFAULT_BUDGET: Final = 8000
 SILENT_KINDS: Final = frozenset(("raw", "run", "session", "recalled", "reasoning", "plan", "pins"))
 """Kinds that are not part of an exchange: imported records without counterpart, bookkeeping, and state (moved as state)."""
 
-_FRAMES: Final = "session_continuation|state|handoff|sources"
-_frame_mark: Final = re.compile(rf"<(?=\s*/?\s*(?:{_FRAMES})\b)", re.IGNORECASE)
+FRAMES: Final = ("session_continuation", "state", "handoff", "sources")
+"""The tags that Onward writes around its own parts; nobody else's words can open or close one."""
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,45 +110,33 @@ class _Block(msgspec.Struct, frozen=True, kw_only=True):
 def compile_projection(inputs: Inputs, counter: Counter) -> Projection:
     """Compile a projection. Raises BudgetTooSmall when the fixed parts alone do not fit."""
     fixed = _fixed(inputs)
-    asked = counter.count(text_of(body_of(inputs.initiating))) + MESSAGE_OVERHEAD
+    asked = counter.count(said(inputs.initiating)) + MESSAGE_OVERHEAD
     costs = {name: counter.count(text + "\n\n") for name, text in fixed}
     costs["initiating message"] = asked
     head = "\n\n".join(text for _, text in fixed)
     needed = counter.count(head) + asked
     if needed > inputs.budget:
-        raise BudgetTooSmall(
-            needed=needed,
-            budget=inputs.budget,
-            counter=counter.name,
-            sections={k: v for k, v in costs.items()},
-        )
-    room = inputs.budget - max(needed, sum(costs.values()))
-    taken = {inputs.initiating.id}
-    omitted: list[Omitted] = []
-    blocks: list[_Block] = []
-    room = _cite(inputs, counter, room, taken, blocks, omitted)
-    recent_from = _recall_recent(inputs, counter, room, taken, blocks)
-    room -= sum(b.tokens for b in blocks if b.section == "recent")
-    _add_relevant(inputs, counter, room, taken, blocks, omitted)
+        raise BudgetTooSmall(needed=needed, budget=inputs.budget, counter=counter.name, sections=dict(costs))
+    filling = _Filling(inputs, counter, inputs.budget - max(needed, sum(costs.values())))
+    filling.cite()
+    filling.add_recent()
+    filling.add_relevant()
     # A real tokenizer may count a token more at a seam: the whole decides, and the least important block goes first.
-    text = _assemble(head, blocks)
-    while blocks and counter.count(text) + asked > inputs.budget:
-        dropped = blocks.pop()
-        if dropped.source is not None:
-            omitted.append(_omit(inputs.offers[dropped.source], dropped.source, "budget", dropped.tokens))
-        text = _assemble(head, blocks)
+    text = _assemble(head, filling.blocks)
+    while filling.blocks and counter.count(text) + asked > inputs.budget:
+        filling.drop_least()
+        text = _assemble(head, filling.blocks)
     for section in ("cited", "recent", "relevant"):
-        if spent := sum(b.tokens for b in blocks if b.section == section):
+        if spent := sum(b.tokens for b in filling.blocks if b.section == section):
             costs[section] = spent
-    included = [piece for block in blocks for piece in _pieces(block)]
-    omitted += _rest(inputs, included, recent_from)
+    included = [piece for block in filling.blocks for piece in _pieces(block)]
     return Projection(
         text=text,
         digest=digests.content_digest(text.encode("utf-8", "surrogatepass")),
         tokens=counter.count(text) + asked,
         costs=tuple(Cost(section=name, tokens=tokens) for name, tokens in costs.items()),
         included=tuple(included),
-        omitted=tuple(omitted),
+        omitted=(*filling.omitted, *_rest(inputs, included, filling)),
     )
 
 
@@ -170,20 +161,19 @@ CONTROL: Final = (
 
 
 def _state(inputs: Inputs) -> str:
-    lines = [f"{name}: {_safe(value)}" for name, value in inputs.identity]
+    lines = [f"{_safe(name)}: {_safe(value)}" for name, value in inputs.identity]
     plan = inputs.state.plan
-    if plan.transfer == "carry" and plan.steps:
-        lines.append(f"plan (revision {plan.revision}, carried):")
+    if plan.transfer == "carry" and plan.event:
+        lines.append(f"plan (revision {plan.revision}, carried):{'' if plan.steps else ' no steps'}")
         for step in plan.steps:
             told = f" ({_safe(step.resolution)})" if step.resolution else ""
             lines.append(f"- [{step.status}] {_safe(step.id)}: {_safe(step.text)}{told}")
     elif plan.event:
-        lines.append(
-            f"plan: revision {plan.revision} was left behind ({plan.transfer}d)".replace("omitd", "omitted")
-        )
+        left = "closed" if plan.transfer == "close" else "omitted"
+        lines.append(f"plan: revision {plan.revision} was left behind ({left})")
     lines += [f"pinned: {_safe(pin)}" for pin in inputs.state.pins]
-    lines += [f"delegated and still working, reports here: {child}" for child in inputs.state.children]
-    lines += [f"input that waits here: {run}" for run in inputs.state.runs]
+    lines += [f"delegated and still working, reports here: {_safe(child)}" for child in inputs.state.children]
+    lines += [f"input that waits here: {_safe(run)}" for run in inputs.state.runs]
     lines += [
         f"open tool call of the earlier session, outcome unknown: {_safe(call)}"
         for call in inputs.state.calls
@@ -192,12 +182,14 @@ def _state(inputs: Inputs) -> str:
 
 
 def _lineage(inputs: Inputs) -> str:
+    asked = inputs.initiating
+    title = attribute(inputs.predecessor_title)
     return (
         "<session_continuation>\n"
         f'  <origin session="{inputs.origin}" />\n'
-        f'  <predecessor session="{inputs.predecessor}" edge="{inputs.link}" title="{_attribute(inputs.predecessor_title)}" />\n'
-        f'  <initiating_event id="{inputs.initiating.id}" seq="{inputs.initiating.seq}" />\n'
-        f'  <projection manifest="{inputs.manifest}" reason="{inputs.reason}" at="{iso(inputs.created_at)}" />\n'
+        f'  <predecessor session="{inputs.predecessor}" edge="{inputs.link}" title="{title}" />\n'
+        f'  <initiating_event id="{asked.id}" seq="{asked.seq}" />\n'
+        f'  <projection manifest="{inputs.manifest}" reason="{attribute(inputs.reason)}" at="{iso(inputs.created_at)}" />\n'
         f"  <recall>Numbers in brackets are events. read_events(session, from, to) gives any of them exactly; "
         f"search(query) finds others in this lineage.</recall>\n"
         "</session_continuation>"
@@ -221,7 +213,7 @@ def _handoff(inputs: Inputs) -> str:
         if values:
             lines.append(f"{_safe(name)}:")
             lines += [f"- {_safe(value)}" for value in values]
-    return f'<handoff written_by="{inputs.written_by}">\n' + "\n".join(lines) + "\n</handoff>"
+    return f'<handoff written_by="{attribute(inputs.written_by)}">\n' + "\n".join(lines) + "\n</handoff>"
 
 
 def _sources(inputs: Inputs) -> str:
@@ -230,103 +222,146 @@ def _sources(inputs: Inputs) -> str:
     lines = []
     for offer in inputs.offers:
         why = f": {_safe(offer.source.relevance)}" if offer.source.relevance else ""
-        gone = f" [unavailable: {offer.cause}]" if offer.cause in ("revoked", "missing") else ""
+        cause = _cause(offer)
+        gone = f" [unavailable: {cause}]" if cause in ("revoked", "missing") else ""
         lines.append(f"- {_safe(offer.source.address())}{gone}{why}")
     return "<sources>\n" + "\n".join(lines) + "\n</sources>"
 
 
-def _cite(
-    inputs: Inputs, counter: Counter, room: int, taken: set[str], blocks: list[_Block], omitted: list[Omitted]
-) -> int:
-    """Add cited ranges in the agent's order, each whole or omitted. Return the room that is left."""
-    for number, offer in enumerate(inputs.offers):
-        if offer.cause is not None:
-            omitted.append(_omit(offer, number, offer.cause))
-            continue
-        fresh = tuple(e for e in offer.events if e.id not in taken)
-        if not fresh:
-            omitted.append(_omit(offer, number, "duplicate"))
-            continue
-        first, last = offer.events[0].seq, offer.events[-1].seq
-        block = _block(
-            fresh,
-            [whole(e) for e in fresh],
-            "cited",
-            counter,
-            f"events {first}-{last}",
-            offer.source.relevance,
-        )
-        if block.tokens > room:
-            omitted.append(_omit(offer, number, "budget", block.tokens))
-            continue
-        room -= block.tokens
-        taken.update(e.id for e in fresh)
-        blocks.append(msgspec.structs.replace(block, source=number))
-    return room
+class _Filling:
+    """The optional part while it is filled: blocks that are in, and what was left out."""
 
+    def __init__(self, inputs: Inputs, counter: Counter, room: int) -> None:
+        self.inputs, self.counter, self.room = inputs, counter, room
+        self.blocks: list[_Block] = []
+        self.omitted: list[Omitted] = []
+        self.listed: set[tuple[str, int]] = set()
+        """Events that are listed as omitted one by one."""
+        self._taken = {inputs.initiating.id}
+        self._seen: list[tuple[tuple[Event, ...], _Block | None]] = []
+        """The exchanges that were gone through, newest first, each with its block; without one, all of it was in already."""
 
-def _recall_recent(
-    inputs: Inputs, counter: Counter, room: int, taken: set[str], blocks: list[_Block]
-) -> dict[str, int]:
-    """Add recent exchanges, newest backwards, until one does not fit. Return the first number shown of each session."""
-    chosen: list[_Block] = []
-    shown_from: dict[str, int] = {}
-    for exchange in reversed(exchanges(inputs.recent)):
-        fresh = tuple(e for e in exchange if e.id not in taken and e.kind not in SILENT_KINDS)
-        if fresh:
-            lines = [brief_line(e) for e in fresh]
-            pointers = sum(1 for _, is_whole in lines if not is_whole)
-            block = _block(fresh, [text for text, _ in lines], "recent", counter, "recent exchange", "")
-            if block.tokens > room:
+    def _take(self, block: _Block) -> None:
+        self.room -= block.tokens
+        self._taken.update(e.id for e in block.events)
+        self.blocks.append(block)
+
+    def cite(self) -> None:
+        """Add cited ranges in the agent's order, each whole or omitted."""
+        for number, offer in enumerate(self.inputs.offers):
+            fresh = tuple(e for e in offer.events if e.id not in self._taken)
+            cause = _cause(offer) or (None if fresh else "duplicate")
+            if cause is not None:
+                self.omitted.append(_omit(offer, number, cause))
+                continue
+            label = f"events {offer.events[0].seq}-{offer.events[-1].seq}"
+            lines = [Line(text=whole(e), events=(e,), pointers=0) for e in fresh]
+            block = _block(lines, "cited", self.counter, label, offer.source.relevance, source=number)
+            if block.tokens > self.room:
+                self.omitted.append(_omit(offer, number, "budget", block.tokens))
+            else:
+                self._take(block)
+
+    def add_recent(self) -> None:
+        """Add recent exchanges, newest backwards, until one does not fit."""
+        chosen: list[_Block] = []
+        spoken = False
+        for exchange in reversed(exchanges(self.inputs.recent)):
+            fresh = [e for e in exchange if e.id not in self._taken and e.kind not in SILENT_KINDS]
+            if not fresh:
+                self._seen.append((exchange, None))
+                continue
+            full, short = in_full(fresh), folded(fresh)
+            lines = next((form for form in (full, short) if self._recent(form).tokens <= self.room), None)
+            cut = lines is None
+            if lines is None and not spoken:
+                lines = newest_lines(short, self.room, self.counter.count, lambda ls: self._recent(ls).tokens)
+            if not lines:
                 break
-            room -= block.tokens
-            chosen.append(msgspec.structs.replace(block, pointers=pointers))
-        shown_from[exchange[0].session_id] = exchange[0].seq
-    chosen.reverse()
-    taken.update(e.id for b in chosen for e in b.events)
-    blocks += chosen
-    return shown_from
+            block = self._recent(lines)
+            self.room -= block.tokens
+            chosen.append(block)
+            spoken = spoken or any(line.dialogue for line in lines)
+            if cut:
+                first = block.events[0].seq
+                self._seen.append((tuple(e for e in exchange if e.seq >= first), block))
+                break
+            self._seen.append((exchange, block))
+        self._taken.update(e.id for b in chosen for e in b.events)
+        self.blocks += reversed(chosen)
+
+    def _recent(self, lines: Sequence[Line]) -> _Block:
+        return _block(lines, "recent", self.counter, "recent exchange")
+
+    def add_relevant(self) -> None:
+        """Add other excerpts by rank, each whole or omitted."""
+        for event in self.inputs.relevant:
+            if event.id in self._taken or (event.session_id, event.seq) in self.listed:
+                continue
+            line = Line(text=whole(event), events=(event,), pointers=0)
+            block = _block([line], "relevant", self.counter, "related")
+            if block.tokens > self.room:
+                self._leave_out(event, block.tokens)
+            else:
+                self._take(block)
+
+    def _leave_out(self, event: Event, tokens: int) -> None:
+        self.listed.add((event.session_id, event.seq))
+        self.omitted.append(Omitted(address=f"{event.session_id}:{event.seq}", cause="budget", tokens=tokens))
+
+    def drop_least(self) -> None:
+        """Take one block out again: the last excerpt, else the oldest exchange, else the last citation."""
+        sections = [block.section for block in self.blocks]
+        at = sections.index("recent") if sections[-1] == "recent" else -1
+        block = self.blocks.pop(at)
+        if block.source is not None:
+            offer = self.inputs.offers[block.source]
+            self.omitted.append(_omit(offer, block.source, "budget", block.tokens))
+        elif block.section == "relevant":
+            self._leave_out(block.events[0], block.tokens)
+
+    def shown(self) -> list[Event]:
+        """Return the events of the recent exchanges that are in, with those that belong to no exchange."""
+        kept = {id(block) for block in self.blocks}
+        out: list[Event] = []
+        for exchange, block in self._seen:
+            if block is not None and id(block) not in kept:
+                break
+            out += exchange
+        return out
 
 
-def _add_relevant(
-    inputs: Inputs, counter: Counter, room: int, taken: set[str], blocks: list[_Block], omitted: list[Omitted]
-) -> None:
-    """Add other excerpts by rank, each whole or omitted."""
-    for event in inputs.relevant:
-        if event.id in taken:
-            continue
-        block = _block((event,), [whole(event)], "relevant", counter, "related", "")
-        if block.tokens > room:
-            omitted.append(
-                Omitted(address=f"{event.session_id}:{event.seq}", cause="budget", tokens=block.tokens)
-            )
-            continue
-        room -= block.tokens
-        taken.add(event.id)
-        blocks.append(block)
-
-
-def exchanges(events: Sequence[Event]) -> list[tuple[Event, ...]]:
-    """Cut a history into exchanges: each begins with what a person or trigger said and holds what followed."""
-    out: list[list[Event]] = []
-    for event in events:
-        starts = event.kind == "message" and event.actor in ("user", "trigger")
-        if starts or not out or out[-1][0].session_id != event.session_id:
-            out.append([])
-        out[-1].append(event)
-    return [tuple(group) for group in out]
+def _cause(offer: Offer) -> Cause | None:
+    """Return why a source can only be a link, or None."""
+    if offer.cause is None and not offer.events:
+        return "missing" if offer.source.is_events else "external"
+    return offer.cause
 
 
 def _block(
-    events: tuple[Event, ...],
-    lines: Sequence[str],
+    lines: Sequence[Line],
     section: Literal["cited", "recent", "relevant"],
     counter: Counter,
     label: str,
-    relevance: str,
+    relevance: str = "",
+    source: int | None = None,
 ) -> _Block:
-    text = fence("\n".join(lines), label, session=events[0].session_id, relevance=relevance or None)
-    return _Block(section=section, text=text, tokens=counter.count(text + "\n\n"), events=events)
+    events = tuple(event for line in lines for event in line.events)
+    text = fence(
+        "\n".join(line.text for line in lines),
+        label,
+        frames=FRAMES,
+        session=events[0].session_id,
+        relevance=relevance or None,
+    )
+    return _Block(
+        section=section,
+        text=text,
+        tokens=counter.count(text + "\n\n"),
+        events=events,
+        pointers=sum(line.pointers for line in lines),
+        source=source,
+    )
 
 
 def _assemble(head: str, blocks: Sequence[_Block]) -> str:
@@ -360,39 +395,30 @@ def _pieces(block: _Block) -> list[Included]:
     ]
 
 
-def _rest(inputs: Inputs, included: Sequence[Included], recent_from: dict[str, int]) -> list[Omitted]:
-    """List everything of the scope that is not in: older than the exchanges shown, or not part of any exchange."""
+def _rest(inputs: Inputs, included: Sequence[Included], filling: _Filling) -> list[Omitted]:
+    """List everything of the scope that is not in: it did not fit, or it is no part of the exchanges that are shown."""
     out: list[Omitted] = []
-    shown = {(i.session, seq) for i in included for seq in range(i.from_seq, i.to_seq + 1)}
-    shown.add((inputs.initiating.session_id, inputs.initiating.seq))
+    told = {(i.session, seq) for i in included for seq in range(i.from_seq, i.to_seq + 1)} | filling.listed
+    told.add((inputs.initiating.session_id, inputs.initiating.seq))
+    silent = {(e.session_id, e.seq) for e in filling.shown() if e.kind in SILENT_KINDS} - told
     for stretch in inputs.scope:
-        edges = sorted(
-            {stretch.from_seq, stretch.to_seq + 1, recent_from.get(stretch.session, stretch.to_seq + 1)}
-            | {s for session, seq in shown if session == stretch.session for s in (seq, seq + 1)}
-        )
-        edges = [e for e in edges if stretch.from_seq <= e <= stretch.to_seq + 1]
-        for first, after in zip(edges, edges[1:], strict=False):
-            if (stretch.session, first) in shown:
+        marks = {stretch.from_seq, stretch.to_seq + 1}
+        marks |= {n for session, seq in told | silent if session == stretch.session for n in (seq, seq + 1)}
+        causes: list[tuple[int, int, Cause]] = []
+        for first, after in pairwise(sorted(n for n in marks if stretch.from_seq <= n <= stretch.to_seq + 1)):
+            if (stretch.session, first) in told:
                 continue
-            old = first < recent_from.get(stretch.session, stretch.to_seq + 1)
+            cause: Cause = "not_dialogue" if (stretch.session, first) in silent else "budget"
+            if causes and causes[-1][1:] == (first, cause):
+                causes[-1] = (causes[-1][0], after, cause)
+            else:
+                causes.append((first, after, cause))
+        for first, after, cause in causes:
             span = str(first) if after - first == 1 else f"{first}-{after - 1}"
-            out.append(
-                Omitted(address=f"{stretch.session}:{span}", cause="budget" if old else "not_dialogue")
-            )
+            out.append(Omitted(address=f"{stretch.session}:{span}", cause=cause))
     return out
 
 
 def _safe(text: str) -> str:
-    """Neutralise the tags of our own frames inside somebody else's words."""
-    return _frame_mark.sub("&#x3C;", text)
-
-
-def _attribute(text: str) -> str:
-    """Escape an attribute value."""
-    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace("\n", " ")
-
-
-def initiating_text(event: Event) -> str:
-    """Return what the initiating message says."""
-    body = body_of(event)
-    return body.text if isinstance(body, Message) else text_of(body)
+    """Return somebody else's words for the inside of a frame: no tag of ours, nothing hidden, no line at the margin."""
+    return disarmed(text, FRAMES).replace("\n", "\n  ")
