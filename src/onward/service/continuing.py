@@ -9,6 +9,7 @@ after it, everything did. A guard that fails means that somebody wrote in betwee
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -28,9 +29,9 @@ from onward.core.continuing_command import MAX_KEY, Command, parse_command
 from onward.core.events import Event
 from onward.core.manifest import Manifest, decode_manifest
 from onward.core.projection import DEFAULT_BUDGET, Inputs, Offer, compile_projection
-from onward.core.records import FINAL_STATES, Link, Session
+from onward.core.records import Link, Session
 from onward.core.references import Source
-from onward.errors import Conflict, InvalidInput, LimitExceeded, ManifestNotFound, SessionNotFound
+from onward.errors import Conflict, EventNotFound, InvalidInput, LimitExceeded, ManifestNotFound
 from onward.service import sessions
 from onward.service.counting import counter_by_name
 from onward.service.platform import Platform
@@ -41,6 +42,7 @@ from onward.store.contract import (
     HeadIs,
     LinkPatch,
     LinksAre,
+    NoRuns,
     RunChange,
     RunIs,
 )
@@ -94,7 +96,7 @@ def continue_session(
             raise LimitExceeded(what="an idempotency key", limit=f"1 to {MAX_KEY} characters", found=len(key))
         if (done := platform.store.link_by_key(session_id, key)) is not None:
             return _made(platform, predecessor, done, repeated=True)
-    parsed = parse_command(command) if isinstance(command, dict) else command
+    parsed = _checked(command)
     size = DEFAULT_BUDGET if budget is None else budget
     if size < SMALLEST_BUDGET:
         raise LimitExceeded(what="the budget", limit=f"{SMALLEST_BUDGET} tokens or more", found=size)
@@ -109,12 +111,13 @@ def continue_session(
         options=options,
     )
     for _ in range(ATTEMPTS):
+        still = _delegated_still(platform, session_id)
         snapshot = load_snapshot(platform, session_id, parsed, engine=engine)
         decision = decide_continuation(
             request, snapshot, platform.clock(), platform.ids, counter or platform.counter
         )
         try:
-            platform.store.commit(_batch(request, snapshot, decision, fence))
+            platform.store.commit(_batch(request, snapshot, decision, fence, still(snapshot)))
         except Conflict as conflict:
             if key is not None and (done := platform.store.link_by_key(session_id, key)) is not None:
                 return _made(platform, snapshot.session, done, repeated=True)
@@ -123,6 +126,14 @@ def continue_session(
             continue
         return _made(platform, snapshot.session, decision.link, repeated=False, run=decision.run.id)
     raise Conflict(what=f"session {session_id}")
+
+
+def _checked(command: Command | dict[str, Any]) -> Command:
+    """Return a command whose shape holds (check 2), whether it was read from somewhere or built in Python."""
+    if isinstance(command, dict):
+        return parse_command(command)
+    parsed = parse_command(msgspec.to_builtins(command))
+    return msgspec.structs.replace(parsed, adjusted=(*command.adjusted, *parsed.adjusted))
 
 
 def load_snapshot(
@@ -134,13 +145,12 @@ def load_snapshot(
     links = store.links(session_id)
     history = sessions.scope(platform, session)
     found = sessions.state(platform, session)
-    runs = store.runs(session_id)
+    runs = store.unfinished(session_id)
     children = []
-    for link in links:
-        if link.type == "child" and (link.report_to or link.from_session) == session_id:
-            child = store.session(link.to_session)
-            if child is not None and any(r.state not in FINAL_STATES for r in store.runs(child.id, limit=20)):
-                children.append(Child(link=link, session=child))
+    for link in _delegated(platform, session_id):
+        child = store.session(link.to_session)
+        if child is not None and store.unfinished(child.id):
+            children.append(Child(link=link, session=child))
     return Snapshot(
         session=session,
         successors=sum(1 for ln in links if ln.type == "continuation" and ln.from_session == session_id),
@@ -154,12 +164,48 @@ def load_snapshot(
         pins=found.get("pins"),
         open_calls=tuple(store.open_calls(session_id)),
         children=tuple(children),
-        queued=tuple(r for r in reversed(runs) if r.state == "queued"),
+        queued=tuple(r for r in runs if r.state == "queued"),
         running=next((r for r in runs if r.state == "running"), None),
         scope=history,
         recent=tuple(sessions.newest(platform, history, RECENT_EVENTS)),
         identity=_identity(platform, session, engine),
     )
+
+
+def _delegated(platform: Platform, session_id: str) -> list[Link]:
+    """Return the children that report to a session: its own, and those that came with it from a predecessor."""
+    out: list[Link] = []
+    current: str | None = session_id
+    seen: set[str] = set()
+    while current is not None and current not in seen:
+        seen.add(current)
+        above: str | None = None
+        for link in platform.store.links(current):
+            if link.type == "child" and link.from_session == current:
+                if (link.report_to or link.from_session) == session_id:
+                    out.append(link)
+            elif link.type == "continuation" and link.to_session == current:
+                above = link.from_session
+        current = above
+    return out
+
+
+def _delegated_still(platform: Platform, session_id: str) -> Callable[[Snapshot], list[Guard]]:
+    """Return what gives the guards on delegated work: no new child, and none at work that was not when we looked (C6).
+
+    It is counted before the snapshot is read. What changes in between then fails the guard, and the decision is made again.
+    """
+    reporting = _delegated(platform, session_id)
+    own = sum(
+        1 for ln in platform.store.links(session_id) if ln.type == "child" and ln.from_session == session_id
+    )
+
+    def guards(snapshot: Snapshot) -> list[Guard]:
+        pending = {child.session.id for child in snapshot.children}
+        idle = [link.to_session for link in reporting if link.to_session not in pending]
+        return [LinksAre(session_id, "child", own), *(NoRuns(child) for child in idle)]
+
+    return guards
 
 
 def initiating_event(platform: Platform, session: Session) -> Event | None:
@@ -168,7 +214,8 @@ def initiating_event(platform: Platform, session: Session) -> Event | None:
     Harness text that an engine filed under the user (``aside``) never qualifies.
     """
     for stretch in reversed(sessions.scope(platform, session)):
-        upto = min(stretch.to_seq, session.input_seq) if stretch.session == session.id else stretch.to_seq
+        owner = session if stretch.session == session.id else platform.session(stretch.session)
+        upto = min(stretch.to_seq, owner.input_seq)  # nobody spoke after that
         while upto > 0:
             page = platform.store.events(
                 stretch.session, upto=upto, limit=50, kinds=("message",), newest_first=True
@@ -257,12 +304,17 @@ def _identity(platform: Platform, session: Session, engine: str | None) -> tuple
     return tuple(facts)
 
 
-def _batch(request: Request, snapshot: Snapshot, decision: Decision, fence: int | None) -> Batch:
+def _batch(
+    request: Request, snapshot: Snapshot, decision: Decision, fence: int | None, watched: Sequence[Guard]
+) -> Batch:
     """Return the one transaction of a continuation (C2)."""
     before = snapshot.session
     guards: list[Guard] = [
         HeadIs(before.id, before.head_seq),
         LinksAre(before.id, "continuation", snapshot.successors),
+        # Input that was submitted since the snapshot would be left behind unseen (C6).
+        NoRuns(before.id, tuple(r.id for r in (*snapshot.queued, snapshot.running) if r is not None)),
+        *watched,
     ]
     guards += [RunIs(run_id, "queued") for run_id in decision.moved_runs]
     changes = [RunChange(run_id=r, session_id=decision.successor.id) for r in decision.moved_runs]
@@ -296,8 +348,7 @@ def _made(
     platform: Platform, predecessor: Session, link: Link, *, repeated: bool, run: str | None = None
 ) -> Continuation:
     if run is None:
-        first = platform.store.runs(link.to_session)
-        run = first[-1].id if first else None
+        run = _first_run(platform, link.to_session)
     return Continuation(
         successor=link.to_session,
         predecessor=predecessor.id,
@@ -309,15 +360,22 @@ def _made(
     )
 
 
+def _first_run(platform: Platform, successor: str) -> str | None:
+    """Return the run that a continuation made: it answers the message the successor begins with.
+
+    Input that moved along is older, and attempts that followed are newer; neither answers that message for the first time.
+    """
+    begun = platform.store.events(successor, limit=1, kinds=("message",))
+    runs = platform.store.runs(successor, limit=10_000) if begun else []
+    return next((r.id for r in reversed(runs) if r.input_event == begun[0].id and r.retry_of is None), None)
+
+
 def manifest(platform: Platform, name: str) -> Manifest:
     """Return a manifest by its id, or that of the session which it began."""
     manifest_id = name
     if name.startswith("ses_"):
         platform.session(name)
-        link = next(
-            (ln for ln in platform.store.links(name) if ln.type == "continuation" and ln.to_session == name),
-            None,
-        )
+        link = sessions.predecessor(platform, name)
         if link is None or link.manifest_id is None:
             raise ManifestNotFound(
                 f"Session {name} was not continued from another one, so it has no manifest.", manifest=name
@@ -339,11 +397,12 @@ def recompile(platform: Platform, record: Manifest) -> str:
     store = platform.store
 
     def exactly(session: str, first: int, last: int) -> list[Event]:
+        platform.session(session)
         return store.events(session, after=first - 1, upto=last, limit=max(last - first + 1, 1))
 
     initiating = store.event(record.initiating.event)
-    if initiating is None:
-        raise SessionNotFound(session=record.predecessor)
+    if initiating is None or not platform.may_read(initiating.session_id):
+        raise EventNotFound(event=record.initiating.event)
     causes = {o.source: o.cause for o in record.omitted if o.source is not None}
     offers = []
     for number, source in enumerate(record.sources):
@@ -375,7 +434,11 @@ def recompile(platform: Platform, record: Manifest) -> str:
         identity=record.identity,
         scope=record.scope,
         recent=tuple(recent),
-        relevant=tuple(e for i in record.relevant if (e := store.event(i)) is not None),
+        relevant=tuple(
+            e
+            for i in record.relevant
+            if (e := store.event(i)) is not None and platform.may_read(e.session_id)
+        ),
         budget=record.budget,
     )
     return compile_projection(inputs, counter_by_name(record.tokenizer)).digest

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from onward.core import ids as make
-from onward.core.bodies import Message, SessionChange, ToolCall, ToolResult, Usage
+from onward.core.bodies import Message, SessionChange, ToolResult, Usage
 from onward.core.bodies import RunChange as RunChanged
 from onward.core.codec import body_of, encode
 from onward.core.events import PERSON, Event, NewEvent, Source
@@ -28,6 +28,7 @@ from onward.errors import (
     Conflict,
     InvalidInput,
     InvalidTransition,
+    LeaseLost,
     LimitExceeded,
     RunNotFound,
     SessionArchived,
@@ -40,6 +41,7 @@ from onward.store.contract import (
     Batch,
     HeadIs,
     LinksAre,
+    NoRuns,
     RunChange,
     RunIs,
     SessionPatch,
@@ -50,6 +52,10 @@ MAX_ATTEMPTS: Final = 3
 """How often a run that was cut off before any effect is queued again by itself."""
 MAX_MESSAGE: Final = 4 * 1024 * 1024
 """UTF-8 bytes of one message."""
+MAX_EXPIRED: Final = 10_000
+"""Runs with an ended lease that are looked at in one go."""
+INPUT_ACTORS: Final = ("user", "trigger")
+"""Who may put a message before an agent."""
 MODES: Final = ("auto", "replay", "native", "none")
 
 
@@ -68,6 +74,8 @@ def submit(
     away; then nothing is stored.
     """
     session = platform.session(session_id)
+    if actor not in INPUT_ACTORS:
+        raise InvalidInput(what=f"actor {actor!r}", why=f"a message comes from {' or '.join(INPUT_ACTORS)}")
     if not text.strip():
         raise InvalidInput(what="the message", why="it is empty")
     if (size := len(text.encode("utf-8", "surrogatepass"))) > MAX_MESSAGE:
@@ -106,22 +114,33 @@ def refuse_if_closed(platform: Platform, session: Session) -> None:
 
 
 def next_queued(platform: Platform, session_id: str) -> Run | None:
-    """Return the run of a session whose turn it is, if none is running."""
-    runs = platform.store.runs(session_id)
+    """Return the run of a session whose turn it is, if none is running.
+
+    First those whose message is in the log already (a successor's first run, one that is tried again), because everything
+    that waits was said after it; then the others in the order in which they came.
+    """
+    runs = platform.store.unfinished(session_id)
     if any(r.state == "running" for r in runs):
         return None
-    waiting = [r for r in runs if r.state == "queued"]
-    return waiting[-1] if waiting else None
+    return min(runs, key=lambda r: (r.input is not None, r.created_at, r.id), default=None)
 
 
 def claim(platform: Platform, run_id: str, owner: str, *, engine: str, lease: int = LEASE_SECONDS) -> Run:
     """Start a queued run: take the lease and put its message into the log, in one transaction.
 
-    Raises Conflict when somebody else was faster or another run of the session is working.
+    Raises Conflict when somebody else was faster or another run of the session is working, InvalidTransition when the run
+    has ended.
     """
     run = get(platform, run_id)
+    if run.state == "running":
+        raise Conflict(what=f"run {run_id}, which {run.owner or 'another runner'} is working on")
     if run.state != "queued":
         raise InvalidTransition(run=run_id, found=run.state, wanted="running")
+    # A queued run may move to a successor at any moment, and it moves together with a new continuation: if none was made
+    # since these were counted, it is still where it was read.
+    ahead = len(sessions.continuations(platform, run.session_id))
+    if get(platform, run_id).session_id != run.session_id:
+        raise Conflict(what=f"run {run_id}, which moved to another session")
     now = platform.clock()
     events: list[NewEvent] = []
     if run.input is not None:
@@ -141,7 +160,7 @@ def claim(platform: Platform, run_id: str, owner: str, *, engine: str, lease: in
     )
     done = platform.store.commit(
         Batch(
-            guards=(RunIs(run_id, "queued"),),
+            guards=(RunIs(run_id, "queued"), LinksAre(run.session_id, "continuation", ahead)),
             run_changes=(change,),
             appends=(Append(session_id=run.session_id, events=tuple(events)),),
             session_patches=(SessionPatch(session_id=run.session_id, engine=engine),),
@@ -161,12 +180,7 @@ def get(platform: Platform, run_id: str) -> Run:
 def heartbeat(platform: Platform, run: Run, *, lease: int = LEASE_SECONDS) -> None:
     """Extend a lease. Raises LeaseLost when it is no longer held."""
     until = platform.clock() + lease * 1_000_000
-    platform.store.commit(
-        Batch(
-            guards=(RunIs(run.id, "running", run.fence),),
-            run_changes=(RunChange(run_id=run.id, fence=run.fence, lease_until=until),),
-        )
-    )
+    platform.store.commit(Batch(run_changes=(RunChange(run_id=run.id, fence=run.fence, lease_until=until),)))
 
 
 def record(
@@ -179,9 +193,15 @@ def record(
 
 
 def keep_draft(platform: Platform, run: Run, text: str) -> None:
-    """Keep streamed text that is not finished, so that a crash does not lose what was shown."""
+    """Keep streamed text that is not finished, so that a crash does not lose what was shown.
+
+    Raises LeaseLost when the run is no longer held.
+    """
     draft = Draft(run_id=run.id, session_id=run.session_id, text=text, updated_at=platform.clock())
-    platform.store.commit(Batch(guards=(RunIs(run.id, "running", run.fence),), drafts=(draft,)))
+    try:
+        platform.store.commit(Batch(guards=(RunIs(run.id, "running", run.fence),), drafts=(draft,)))
+    except Conflict as conflict:
+        raise LeaseLost(run=run.id, why=f"it is {get(platform, run.id).state}") from conflict
 
 
 def opened(
@@ -223,16 +243,29 @@ def cancel(platform: Platform, run_id: str, *, reason: str = "cancelled by a per
     if run.state in FINAL_STATES:
         return run
     if run.state == "running":
-        return _end(platform, run, "cancelled", reason=reason)
-    change = RunChange(run_id=run_id, state="cancelled", ended_at=platform.clock(), reason=reason)
+        try:
+            return _end(platform, run, "cancelled", reason=reason)
+        except LeaseLost:
+            return get(platform, run_id)  # it ended by itself in the meantime
+    ahead = len(sessions.continuations(platform, run.session_id))
+    if get(platform, run_id).session_id != run.session_id:
+        raise Conflict(what=f"run {run_id}, which moved to another session")
     events: list[NewEvent] = []
     if run.input is not None:  # what a person wrote is kept, although nobody answered it
         events.append(platform.event("message", run.input, run.input_actor, run_id=run_id, source=PERSON))
+    change = RunChange(
+        run_id=run_id,
+        state="cancelled",
+        ended_at=platform.clock(),
+        reason=reason,
+        input_event=events[0].id if events else None,
+        clear_input=bool(events),
+    )
     ended = RunChanged(run=run_id, state="cancelled", reason=reason, attempt=run.attempt)
     events.append(platform.event("run", ended, "system", run_id=run_id))
     done = platform.store.commit(
         Batch(
-            guards=(RunIs(run_id, "queued"),),
+            guards=(RunIs(run_id, "queued"), LinksAre(run.session_id, "continuation", ahead)),
             run_changes=(change,),
             appends=(Append(session_id=run.session_id, events=tuple(events)),),
         )
@@ -241,25 +274,42 @@ def cancel(platform: Platform, run_id: str, *, reason: str = "cancelled by a per
 
 
 def retry(platform: Platform, run_id: str) -> Run:
-    """Queue a run that failed, was cancelled or was cut off once more, answering the same message (C7)."""
+    """Queue a run that failed, was cancelled or was cut off once more, answering the same message (C7).
+
+    Asking again while that attempt waits or works returns it: one message is not answered twice at a time.
+    """
     run = get(platform, run_id)
     if run.state not in ("failed", "cancelled", "interrupted"):
         raise InvalidTransition(run=run_id, found=run.state, wanted="queued again")
     refuse_if_closed(platform, platform.session(run.session_id))
+    unfinished = platform.store.unfinished(run.session_id)
+    for other in unfinished:
+        if run.input_event is not None and other.input_event == run.input_event:
+            return other
     again = _again(platform, run)
-    platform.store.commit(Batch(runs=(again,)))
+    guards = (
+        LinksAre(run.session_id, "continuation", 0),
+        NoRuns(run.session_id, tuple(r.id for r in unfinished)),
+    )
+    try:
+        platform.store.commit(Batch(guards=guards, runs=(again,)))
+    except Conflict:
+        refuse_if_closed(platform, platform.session(run.session_id))
+        raise
     return again
 
 
 def expire(platform: Platform) -> list[Run]:
-    """Turn every run whose lease has ended into ``interrupted``. Return those runs.
+    """Turn every run of this account whose lease has ended into ``interrupted``. Return those runs, oldest first.
 
     Safe to call from anywhere at any time: each run is one guarded transaction, and a runner that comes back finds its
     fencing number refused.
     """
     out = []
     now = platform.clock()
-    for run in platform.store.runs_in("running", lease_before=now):
+    for run in platform.store.runs_in("running", lease_before=now, limit=MAX_EXPIRED):
+        if not platform.may_read(run.session_id):
+            continue  # its own account closes it
         try:
             out.append(
                 _end(platform, run, "interrupted", reason="its runner stopped answering", lease_before=now)
@@ -334,7 +384,9 @@ def _end(
             )
         except Conflict as conflict:
             found = get(platform, run.id)
-            if not conflict.retryable or found.state != "running" or found.fence != fence:
+            if found.state != "running" or found.fence != fence:
+                raise LeaseLost(run=run.id, why=f"it is {found.state}") from conflict
+            if not conflict.retryable:
                 raise
             continue
         return done.runs[0]
@@ -351,12 +403,24 @@ def _in_order(engine: str) -> bool:
 
 
 def _had_effect(platform: Platform, run: Run) -> bool:
-    """Whether a run called a tool: then repeating it by itself could do something twice."""
-    since = platform.store.event(run.input_event) if run.input_event else None
-    calls = platform.store.events(
-        run.session_id, after=since.seq if since else 0, limit=1000, kinds=("tool_call",)
-    )
-    return any(c.run_id == run.id and isinstance(body_of(c), ToolCall) for c in calls)
+    """Whether a run called a tool: then repeating it by itself could do something twice.
+
+    It is the session's active run, so its calls are the newest ones; looking ends at the event that started it.
+    """
+    upto: int | None = None
+    while True:
+        page = platform.store.events(
+            run.session_id, upto=upto, limit=100, kinds=("tool_call", "run"), newest_first=True
+        )
+        for event in page:
+            if event.run_id == run.id and event.kind == "tool_call":
+                return True
+            body = body_of(event)
+            if event.run_id == run.id and isinstance(body, RunChanged) and body.state == "running":
+                return False
+        if len(page) < 100:
+            return False
+        upto = page[-1].seq - 1
 
 
 def _again(platform: Platform, run: Run) -> Run:

@@ -2,7 +2,8 @@
 
 Every verb loads what it needs, decides, and makes one store call; that call is the transaction that makes it right. A
 branch is made by reference: it holds no copy of what came before, only the number of the last event it shares with its
-source.
+source. Whoever reads the history of a session asks ``scope``, and whoever looks around it asks ``reach``: both end at that
+number, so what its source said later never leaks into a branch, nor what a branch says into its source.
 """
 
 from __future__ import annotations
@@ -204,7 +205,10 @@ def read(
 def fork(platform: Platform, session_id: str, seq: int | None = None, *, title: str = "") -> Session:
     """Branch from an earlier point: a new session that shares the log up to ``seq`` by reference.
 
-    The point may not lie between a tool call and its result; those of a branch are whole. The source gains one event.
+    Any event may be the point. One that lies between a tool call and its result is allowed, because a log may hold such a
+    pair wherever it was cut off: the branch sees the call, and its transcript answers it with what is true there, that no
+    result was recorded (invariant T1). The source gains one event, which says where it branched. A branch has no
+    predecessor, so it is its own origin.
     """
     source = platform.session(session_id)
     point = source.head_seq if seq is None else seq
@@ -222,7 +226,6 @@ def fork(platform: Platform, session_id: str, seq: int | None = None, *, title: 
         created_at=now,
         title=checked_title(title or source.title),
         engine=source.engine,
-        origin_id=source.origin_id,
     )
     link = Link(
         id=platform.ids.new(make.LINK),
@@ -255,17 +258,60 @@ def scope(platform: Platform, session: Session) -> tuple[Scope, ...]:
     seen = {session.id}
     current = session.id
     while True:
-        link = next(
-            (ln for ln in platform.store.links(current) if ln.type == "fork" and ln.to_session == current),
-            None,
-        )
-        if link is None or link.seq is None or link.from_session in seen:
-            return tuple(s for s in reversed(out) if s.to_seq >= s.from_seq)
+        link = _above(platform, current)
+        if link is None or link.type != "fork" or link.seq is None or link.from_session in seen:
+            return tuple(reversed(out))
         if not platform.may_read(link.from_session):
             return tuple(reversed(out))
         out.append(Scope(session=link.from_session, from_seq=1, to_seq=link.seq))
         seen.add(link.from_session)
         current = link.from_session
+
+
+class Reach(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that another one can look back into, or down to."""
+
+    distance: int
+    """The number of links between them."""
+    upto: int | None = None
+    """The last event that is in view; None for all of them, those still to come included."""
+
+
+def reach(platform: Platform, session_id: str) -> dict[str, Reach]:
+    """Return the lineage of a session: where it comes from, and what came of it, each with how far it is in view.
+
+    Upwards: every predecessor, the parent of a delegated child, and the sources of branches up to the point they share.
+    Downwards: what the session went on in, and the work that it or a predecessor delegated. Not in it: branches that were
+    taken from it, and other successors of its predecessors, which are other conversations. Sessions that this account may
+    not read are left out, and so is everything that only they lead to.
+    """
+    found = {session_id: Reach(distance=0)}
+    predecessors: list[str] = []
+    current = session_id
+    while (above := _above(platform, current)) is not None:
+        if above.from_session in found or not platform.may_read(above.from_session):
+            break
+        distance = found[current].distance + 1
+        current = above.from_session
+        found[current] = Reach(distance=distance, upto=above.seq if above.type == "fork" else None)
+        if above.type == "continuation" and len(predecessors) == distance - 1:
+            predecessors.append(current)  # only while nothing but continuations lies between
+    waiting = [session_id, *predecessors]
+    while waiting:
+        name = waiting.pop()
+        wanted = ("child",) if name in predecessors else ("child", "continuation")
+        for link in platform.store.links(name):
+            if link.from_session != name or link.type not in wanted or link.to_session in found:
+                continue
+            if platform.may_read(link.to_session):
+                found[link.to_session] = Reach(distance=found[name].distance + 1)
+                waiting.append(link.to_session)
+    return found
+
+
+def _above(platform: Platform, session_id: str) -> Link | None:
+    """Return the link into a session; there is at most one."""
+    return next((ln for ln in platform.store.links(session_id) if ln.to_session == session_id), None)
 
 
 def newest(platform: Platform, stretches: tuple[Scope, ...], limit: int) -> list[Event]:
@@ -309,16 +355,21 @@ def lineage(platform: Platform, session_id: str) -> Lineage:
     """Return the path from the origin to a session and the tree around it."""
     platform.session(session_id)
     links = platform.store.lineage(session_id)
-    before = {ln.to_session: ln.from_session for ln in links if ln.type == "continuation"}
     path = [session_id]
-    while path[-1] in before and before[path[-1]] not in path:
-        path.append(before[path[-1]])
+    while (before := predecessor(platform, path[-1])) is not None and before.from_session not in path:
+        path.append(before.from_session)
     names = {session_id, *(ln.from_session for ln in links), *(ln.to_session for ln in links)}
     known: dict[str, Session | None] = {}
     for name in sorted(names):
         found = platform.store.session(name)
         known[name] = found if found is not None and found.account_id == platform.account_id else None
     return Lineage(session=session_id, path=tuple(reversed(path)), links=tuple(links), sessions=known)
+
+
+def predecessor(platform: Platform, session_id: str) -> Link | None:
+    """Return the continuation that a session came from."""
+    above = _above(platform, session_id)
+    return above if above is not None and above.type == "continuation" else None
 
 
 def erase(platform: Platform, event_id: str, *, reason: str = "") -> Event:
