@@ -9,7 +9,9 @@ explained by a number below, and the same input gives the same order.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -101,14 +103,30 @@ def stem(word: str) -> str:
 
 
 def counted(text: str, terms: Sequence[str]) -> dict[str, int]:
-    """Return how often each term stands in the first characters of a text, inflected forms included."""
+    """Return how often each term stands in the first characters of a text, inflected forms included.
+
+    A stem is how every word begins that it is the stem of, so only words that begin with one of the stems are looked at.
+    """
     wanted = {stem(t): t for t in terms}
+    low = words.index_text(text[:SCORED_CHARS]).lower()
     out: dict[str, int] = {}
-    for token in words.tokens(words.index_text(text[:SCORED_CHARS])):
-        term = wanted.get(stem(token))
+    for found in _to_the_end_of_a_word(tuple(wanted)).finditer(low):
+        start = found.start()
+        if start and low[start - 1].isalnum():
+            continue
+        term = wanted.get(stem(found[0]))
         if term is not None:
             out[term] = out.get(term, 0) + 1
     return out
+
+
+@lru_cache(maxsize=64)
+def _to_the_end_of_a_word(stems: tuple[str, ...]) -> re.Pattern[str]:
+    """Return what finds these stems with the rest of the word behind them.
+
+    It does not look at what stands before them, for that would keep the search from leaping to the next likely place.
+    """
+    return re.compile(rf"(?:{'|'.join(map(re.escape, stems))})[^\W_]*")
 
 
 def excerpt(text: str, terms: Sequence[str], limit: int) -> str:
