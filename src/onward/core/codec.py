@@ -20,12 +20,15 @@ from onward.core.bodies import (
     BODIES,
     FORMS,
     Body,
+    BriefContext,
     Checkpoint,
     Command,
     Context,
     Message,
     Outcome,
+    ProjectionContext,
     Reasoning,
+    Recall,
     Terminal,
     ToolCall,
     ToolResult,
@@ -190,10 +193,14 @@ def text_of(body: Body) -> str:
 
 
 def searchable_text(kind: str, data: bytes) -> str:
-    """Return the words of a body that enter the search index: those of the dialogue, of tools and of terminals."""
+    """Return the words of a body that enter the search index: those of the dialogue, of tools and of terminals.
+
+    Contexts that were compiled from other events have none: whoever searches should find those events, not their copies.
+    """
     if kind not in _SEARCHED:
         return ""
-    return text_of(decode(kind, data))
+    body = decode(kind, data)
+    return "" if isinstance(body, ProjectionContext | BriefContext | Recall) else text_of(body)
 
 
 _SEARCHED: Final = frozenset(

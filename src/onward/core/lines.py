@@ -114,10 +114,11 @@ def said(event: Event, body: Body | None = None) -> str:
             return text_of(body)
 
 
-def whole(event: Event, body: Body | None = None) -> str:
-    """Return the line of an event with everything it says."""
+def whole(event: Event, body: Body | None = None, *, limit: int | None = None) -> str:
+    """Return the line of an event with everything it says, or at most ``limit`` characters of it (see ``clip``)."""
     body = body_of(event) if body is None else body
-    text = _LIKE_A_LINE.sub("\n ", said(event, body))
+    text = said(event, body) if limit is None else clip(said(event, body), limit)[0]
+    text = _LIKE_A_LINE.sub("\n ", text)
     return f"[{event.seq}] {who(event, body)}: {text}"
 
 
