@@ -12,12 +12,15 @@ from typing import Any
 
 import msgspec
 
+from onward.core.codec import encode, loads
 from onward.core.continuing_command import REASONS
 from onward.core.fencing import fence
+from onward.core.projection import DEFAULT_BUDGET
 from onward.core.records import Run
 from onward.engines.contract import Tool, ToolOutcome
 from onward.errors import LeaseLost, OnwardError
 from onward.service import continuing, recalling
+from onward.service.opening import WINDOW_SHARE
 from onward.service.platform import Platform
 
 _TEXTS = {"type": "array", "items": {"type": "string"}}
@@ -94,8 +97,14 @@ SEARCH_SCHEMA: dict[str, Any] = {
 }
 
 
-def offered_tools(platform: Platform, run: Run) -> tuple[Tool, ...]:
-    """Return the tools for one run."""
+CARRIED_OPTIONS = ("adapter_opts", "model", "workdir")
+"""What a successor's first run keeps of how its predecessor was run. How much history was given is not among it: a
+successor begins with its projection, whatever mode and limits the earlier conversation was replayed with."""
+
+
+def offered_tools(platform: Platform, run: Run, *, window: int | None = None) -> tuple[Tool, ...]:
+    """Return the tools for one run. ``window`` is the engine's context window in tokens, which bounds a projection."""
+    budget = DEFAULT_BUDGET if window is None else min(DEFAULT_BUDGET, int(window * WINDOW_SHARE))
 
     def continue_session(call: str, given: dict[str, Any]) -> ToolOutcome:
         made = continuing.continue_session(
@@ -107,7 +116,8 @@ def offered_tools(platform: Platform, run: Run) -> tuple[Tool, ...]:
             run_id=run.id,
             fence=run.fence,
             call=call,
-            options=run.options,
+            budget=budget,
+            options=encode({k: v for k, v in loads(run.options).items() if k in CARRIED_OPTIONS}),
         )
         answer = {"successor": made.successor, "manifest": made.manifest}
         return ToolOutcome(output=answer, ends_turn=True, recorded=True)
@@ -120,7 +130,7 @@ def offered_tools(platform: Platform, run: Run) -> tuple[Tool, ...]:
             int(given.get("from_seq") or 1),
             int(given["to_seq"]) if given.get("to_seq") else None,
             limit=int(given.get("limit") or 200),
-            asked_by=run.session_id,
+            asked_by=run,
         )
         text = fence("\n".join(found.lines), "recalled events", session=session)
         return ToolOutcome(output=text + (f"\nRead on from {found.next}." if found.next else ""))
@@ -132,7 +142,7 @@ def offered_tools(platform: Platform, run: Run) -> tuple[Tool, ...]:
             session_id=run.session_id,
             scope=given.get("scope") or "lineage",
             limit=int(given.get("limit") or 10),
-            asked_by=run.session_id,
+            asked_by=run,
         )
         lines = [f"{h.session} [{h.seq}] {h.who}: {h.text}" for h in found.hits]
         text = fence("\n".join(lines) or "nothing found", "search results")

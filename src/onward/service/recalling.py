@@ -13,11 +13,12 @@ from typing import Final, Literal
 import msgspec
 
 from onward.core import words
-from onward.core.bodies import Recalled
+from onward.core.bodies import Message, Recalled
 from onward.core.codec import body_of
 from onward.core.events import Event, iso
-from onward.core.lines import clip, said, who
+from onward.core.lines import said, who, whole
 from onward.core.ranking import Candidate, counted, excerpt, rank
+from onward.core.records import Run
 from onward.errors import InvalidInput, LimitExceeded, ManifestNotFound
 from onward.service import continuing, sessions
 from onward.service.platform import Platform
@@ -34,6 +35,10 @@ CANDIDATES: Final = 500
 """Matches that are ranked."""
 HIT_CHARS: Final = 400
 """Characters of a hit's text in an answer of a search."""
+
+
+_NOT_MISSED: Final = ("duplicate", "not_dialogue")
+"""Causes for which nothing was missing: it was in the projection anyway, or belongs to no exchange."""
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,19 +81,20 @@ def read_lines(
     last: int | None = None,
     *,
     limit: int = sessions.READ_DEFAULT,
-    asked_by: str | None = None,
+    asked_by: str | Run | None = None,
 ) -> Lines:
     """Return exact events as lines, bounded to 4,000 characters an event and 256 KiB an answer.
 
     A line that is shortened says how many characters are missing; an answer that is full says where to read on.
-    ``asked_by`` is the session that asks; the recall is recorded there.
+    ``asked_by`` is the session that asks, or the run whose agent does; the recall is recorded there. Raises LeaseLost when
+    that run is no longer held.
     """
     page = sessions.read(platform, session_id, first, last, limit=limit)
     lines: list[str] = []
     size, following = 0, page.next
     for event in page.events:
         line = line_of(event, EVENT_CHARS)
-        size += len(line.encode("utf-8", "surrogatepass"))
+        size += len(line.encode("utf-8", "surrogatepass")) + 1
         if lines and size > ANSWER_BYTES:
             following = event.seq
             break
@@ -111,9 +117,7 @@ def read_lines(
 
 def line_of(event: Event, limit: int) -> str:
     """Return the line of an event, its text cut to ``limit`` characters with an exact count of what is missing."""
-    body = body_of(event)
-    text, _ = clip(said(event, body), limit)
-    return f"[{event.seq}] {who(event, body)}: {text}"
+    return whole(event, limit=limit)
 
 
 def search(
@@ -123,9 +127,14 @@ def search(
     session_id: str | None = None,
     scope: str | None = None,
     limit: int = 20,
-    asked_by: str | None = None,
+    asked_by: str | Run | None = None,
 ) -> Found:
-    """Search the log. The scope is the session's lineage when a session is given, else the whole account."""
+    """Search the log. The scope is the session's lineage when a session is given, else the whole account.
+
+    A lineage is where a session comes from and what came of it (``sessions.reach``): of the source of a branch only what
+    lies before the point. Compiled contexts are no hits, since they repeat events that are; nor is a successor's copy of the
+    message that it was continued with, where the original is in view.
+    """
     chosen = scope or ("lineage" if session_id else "account")
     if chosen not in SCOPES:
         raise InvalidInput(what=f"scope {chosen!r}", why=f"there are {', '.join(SCOPES)}")
@@ -136,7 +145,7 @@ def search(
     terms = words.query_terms(query)
     if not terms:
         raise InvalidInput(what="the query", why="it has no words to look for")
-    distance, within = _within(platform, session_id, chosen)
+    view, within = _within(platform, session_id, chosen)
     matches = platform.store.search(
         terms, account_id=platform.account_id, sessions=within, limit=CANDIDATES, any_term=False
     )
@@ -152,13 +161,18 @@ def search(
     else:
         found = matches.found
     events: dict[tuple[str, int], Event] = {}
+    originals: set[str] = set()
     candidates = []
     for match in found[:CANDIDATES]:
+        bound = view[match.session_id].upto if match.session_id in view else None
+        if chosen == "lineage" and bound is not None and match.seq > bound:
+            continue  # said in the source after the branch was taken
         loaded = platform.store.events(match.session_id, after=match.seq - 1, upto=match.seq, limit=1)
         if not loaded:
             continue
         event = loaded[0]
         text = said(event)
+        originals.add(event.id)
         events[(event.session_id, event.seq)] = event
         candidates.append(
             Candidate(
@@ -170,8 +184,9 @@ def search(
                 length=len(text),
             )
         )
+    candidates = [c for c in candidates if _copy_of(events[c.session, c.seq]) not in originals]
     hits = []
-    for scored in rank(candidates, terms, distance)[:limit]:
+    for scored in rank(candidates, terms, {name: seen.distance for name, seen in view.items()})[:limit]:
         event = events[(scored.candidate.session, scored.candidate.seq)]
         hits.append(
             Hit(
@@ -189,25 +204,22 @@ def search(
     return Found(hits=tuple(hits), complete=complete)
 
 
+def _copy_of(event: Event) -> str | None:
+    """Return the event that this one is a copy of, when it is a successor's first message."""
+    body = body_of(event)
+    return body.continued_from.event if isinstance(body, Message) and body.continued_from else None
+
+
 def _within(
     platform: Platform, session_id: str | None, scope: str
-) -> tuple[dict[str, int], Sequence[str] | None]:
-    """Return the distance of each session in scope and the sessions to search, or None for the whole account."""
+) -> tuple[dict[str, sessions.Reach], Sequence[str] | None]:
+    """Return the lineage of the session, and the sessions to search, or None for the whole account."""
     if session_id is None:
         return {}, None
     session = platform.session(session_id)
-    distance = {session_id: 0}
-    links = platform.store.lineage(session_id)
-    grown = True
-    while grown:
-        grown = False
-        for link in links:
-            for near, far in ((link.from_session, link.to_session), (link.to_session, link.from_session)):
-                if near in distance and far not in distance:
-                    distance[far] = distance[near] + 1
-                    grown = True
+    view = sessions.reach(platform, session_id)
     if scope == "account":
-        return distance, None
+        return view, None
     if scope == "workspace":
         here: list[str] = []
         cursor: str | None = None
@@ -216,38 +228,43 @@ def _within(
             here += [s.id for s in page]
             if cursor is None:
                 break
-        return distance, sorted({*here, session_id})
-    return distance, [name for name in sorted(distance, key=lambda n: distance[n]) if platform.may_read(name)]
+        return view, sorted({*here, session_id})
+    return view, sorted(view, key=lambda name: (view[name].distance, name))
 
 
-def _remember(platform: Platform, asked_by: str, how: str, query: str, returned: list[str]) -> None:
+def _remember(platform: Platform, asked_by: str | Run, how: str, query: str, returned: list[str]) -> None:
     """Write a recall into the session that asked (the report is made from these)."""
-    omitted: tuple[str, ...] = ()
+    run = asked_by if isinstance(asked_by, Run) else None
+    session_id = run.session_id if run is not None else str(asked_by)
+    omitted: dict[str, None] = {}
     try:
-        record = continuing.manifest(platform, asked_by)
-        omitted = tuple(a for a in returned if any(_overlap(a, o.address) for o in record.omitted))
+        record = continuing.manifest(platform, session_id)
+        for left_out in record.omitted:
+            if left_out.cause not in _NOT_MISSED:
+                omitted.update((both, None) for a in returned if (both := _shared(a, left_out.address)))
     except ManifestNotFound:
         pass  # a session that was not continued has omitted nothing
     recalled = Recalled(
         how=how,  # type: ignore[arg-type]
         query=query,
         returned=tuple(returned),
-        had_omitted=omitted,
+        had_omitted=tuple(omitted),
     )
-    event = platform.event("recalled", recalled, "agent")
-    platform.store.commit(Batch(appends=(Append(session_id=asked_by, events=(event,)),)))
+    run_id, fence = (run.id, run.fence) if run is not None else (None, None)
+    event = platform.event("recalled", recalled, "agent", run_id=run_id)
+    append = Append(session_id=session_id, events=(event,), run_id=run_id, fence=fence)
+    platform.store.commit(Batch(appends=(append,)))
 
 
-def _overlap(one: str, other: str) -> bool:
-    """Whether two addresses of the form ``ses_…:12-18`` share an event."""
+def _shared(one: str, other: str) -> str | None:
+    """Return the address of the events that two addresses of the form ``ses_…:12-18`` have in common."""
     first, second = _parsed(one), _parsed(other)
-    return (
-        first is not None
-        and second is not None
-        and first[0] == second[0]
-        and first[1] <= second[2]
-        and second[1] <= first[2]
-    )
+    if first is None or second is None or first[0] != second[0]:
+        return None
+    low, high = max(first[1], second[1]), min(first[2], second[2])
+    if low > high:
+        return None
+    return f"{first[0]}:{low}" if low == high else f"{first[0]}:{low}-{high}"
 
 
 def _parsed(address: str) -> tuple[str, int, int] | None:

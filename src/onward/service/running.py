@@ -125,7 +125,7 @@ def next_queued(platform: Platform, session_id: str) -> Run | None:
     return min(runs, key=lambda r: (r.input is not None, r.created_at, r.id), default=None)
 
 
-def claim(platform: Platform, run_id: str, owner: str, *, engine: str, lease: int = LEASE_SECONDS) -> Run:
+def claim(platform: Platform, run_id: str, owner: str, *, engine: str, lease: float = LEASE_SECONDS) -> Run:
     """Start a queued run: take the lease and put its message into the log, in one transaction.
 
     Raises Conflict when somebody else was faster or another run of the session is working, InvalidTransition when the run
@@ -153,7 +153,7 @@ def claim(platform: Platform, run_id: str, owner: str, *, engine: str, lease: in
         run_id=run_id,
         state="running",
         owner=owner,
-        lease_until=now + lease * 1_000_000,
+        lease_until=now + round(lease * 1_000_000),
         started_at=now,
         input_event=events[0].id if run.input is not None else None,
         clear_input=run.input is not None,
@@ -177,9 +177,9 @@ def get(platform: Platform, run_id: str) -> Run:
     return run
 
 
-def heartbeat(platform: Platform, run: Run, *, lease: int = LEASE_SECONDS) -> None:
+def heartbeat(platform: Platform, run: Run, *, lease: float = LEASE_SECONDS) -> None:
     """Extend a lease. Raises LeaseLost when it is no longer held."""
-    until = platform.clock() + lease * 1_000_000
+    until = platform.clock() + round(lease * 1_000_000)
     platform.store.commit(Batch(run_changes=(RunChange(run_id=run.id, fence=run.fence, lease_until=until),)))
 
 
