@@ -49,7 +49,7 @@ def open_call(strand: Strand, provider: str, name: str, ident: str) -> str:
 
 def take_result(strand: Strand, provider: str) -> tuple[str, str | None]:
     """Close the call that this result answers; return our id of the call and the tool's name, if known."""
-    found = strand.open.pop(provider, None)
+    found = strand.open.pop(provider, None) or strand.closed.pop(provider, None)
     if found is not None:
         return found[0], found[1]
     if strand.used is not None and short_digest(provider) not in strand.used:
@@ -59,9 +59,9 @@ def take_result(strand: Strand, provider: str) -> tuple[str, str | None]:
 
 def closers(strand: Strand, at: int, *, only: set[str] | None = None) -> list[Draft]:
     """Return a closing result for every open call (or those in ``only``), and close them."""
-    drafts = []
+    drafts: list[Draft] = []
     for provider in [p for p in strand.open if only is None or p in only]:
-        ours, name = strand.open.pop(provider)
+        ours, name = strand.closed[provider] = strand.open.pop(provider)
         drafts.append(
             Draft(
                 strand=strand.key,

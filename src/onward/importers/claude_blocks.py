@@ -100,7 +100,7 @@ class Told:
         return found
 
 
-def assistant_told(row: Row) -> Told:
+def assistant_told(row: Row, data: bytes) -> Told:
     """Return the events of an assistant row, one a content block."""
     told = Told()
     message = row.message
@@ -110,7 +110,7 @@ def assistant_told(row: Row) -> Told:
     blocks = (
         [Block(type="text", text=message.content)] if isinstance(message.content, str) else message.content
     )
-    for block in blocks:
+    for number, block in enumerate(blocks):
         if block.type == "text":
             fields = {
                 "role": "assistant",
@@ -138,11 +138,11 @@ def assistant_told(row: Row) -> Told:
                 ((part.blob, content),),
             )
         else:
-            told.add("raw", "system", {"record": bytes(raw(block))})
+            told.add("raw", "system", {"record": _native_block(data, number)})
     return told
 
 
-def user_told(row: Row) -> Told:
+def user_told(row: Row, data: bytes) -> Told:
     """Return the events of a user row: what was said, what was an aside, and results."""
     told = Told()
     content = row.message.content if row.message else None
@@ -154,7 +154,7 @@ def user_told(row: Row) -> Told:
     asides: list[str] = []
     parts: list[Part] = []
     blobs: list[tuple[str, bytes]] = []
-    for block in blocks:
+    for number, block in enumerate(blocks):
         if block.type == "tool_result":
             told.results.append(block.tool_use_id)
             _tell_result(told, block)
@@ -164,7 +164,7 @@ def user_told(row: Row) -> Told:
             parts.append(found[0])
             blobs.append((found[0].blob, found[1]))
         else:
-            told.add("raw", "system", {"record": bytes(raw(block))})
+            told.add("raw", "system", {"record": _native_block(data, number)})
     if asides:
         told.text, told.aside = "\n\n".join(asides), True
         _tell_message(told, [], [])
@@ -172,6 +172,11 @@ def user_told(row: Row) -> Told:
         told.text, told.aside = "\n\n".join(said), always_aside
         _tell_message(told, parts, blobs)
     return told
+
+
+def _native_block(data: bytes, number: int) -> bytes:
+    """Return one content block as native JSON: it has no counterpart, so none of it may be lost."""
+    return bytes(raw(loads(data)["message"]["content"][number]))
 
 
 def _tell_message(told: Told, parts: list[Part], blobs: list[tuple[str, bytes]]) -> None:

@@ -33,11 +33,13 @@ from onward.importers.claude_rows import LightRow, NotAnObject, Row, light_block
 from onward.importers.claude_tree import Tree
 from onward.importers.contract import Counts, Draft, Line, Outcome, Strand, Survey, body
 from onward.importers.harness import command_title, is_harness, title_from
+from onward.importers.idents import Idents
 from onward.importers.moments import moment_of
 
 ENGINE: Final = "claude-code"
 
 _TIPS: Final = 200
+_LIVELY: Final = 16
 
 KNOWN_TYPES: Final = frozenset(
     (
@@ -60,6 +62,9 @@ class State(msgspec.Struct, kw_only=True, omit_defaults=True):
     version: str | None = None
     at: int = 0
     agent_file: bool = False
+    parent_session: str | None = None
+    anchor: str = ""
+    """The id of the last row that had one."""
     prompts: dict[str, str] = {}
     """The digest of a delegated prompt, to the provider's id of the call that delegated it."""
     agents: dict[str, str] = {}
@@ -70,8 +75,6 @@ class State(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 class ClaudeReader:
     """Reads one transcript file. ``state`` is what ``save`` returned at the last import of it."""
-
-    engine = ENGINE
 
     def __init__(self, state: bytes = b"", *, native_id: str = "", agent_file: bool = False) -> None:
         self._state = msgspec.json.decode(state, type=State) if state else State()
@@ -89,6 +92,11 @@ class ClaudeReader:
         self._copies: set[int] = set()
         self._copied: set[str] = set()
         self._said: dict[str, str] = {}
+        self._idents = Idents()
+
+    @property
+    def engine(self) -> str:
+        return ENGINE
 
     @property
     def counts(self) -> Counts:
@@ -111,26 +119,55 @@ class ClaudeReader:
         """Calls that delegated, by the digest of their prompt and by the subagent's id."""
         return self._state.prompts, self._state.agents
 
+    @property
+    def file_key(self) -> str:
+        """What tells this file from others of the same native session: the subagent of an agent file."""
+        return f"agent:{self._state.native_id}" if self._state.agent_file else ""
+
+    @property
+    def parent_session(self) -> str | None:
+        """For an agent file, the engine's id of the session that started the subagent."""
+        return self._state.parent_session
+
+    def holds(self, native_id: str) -> bool:
+        """Whether the lines that were surveyed have a row of this id."""
+        return self._tree is not None and self._tree.holds(native_id)
+
     def save(self) -> bytes:
+        strands = self._state.strands
+        if len(strands) > _LIVELY:
+            # Only the newest can well go on. The others need the whole file surveyed if they do.
+            latest = sorted(strands, key=lambda key: self._tip_knots.get(key, -1))[:-_LIVELY]
+            for key in latest:
+                if key:
+                    del strands[key].tips[:-1]
         return msgspec.json.encode(self._state)
+
+    def restart(self) -> None:
+        state = self._state
+        state.counts, state.at, state.boundary, state.anchor = Counts(), 0, None, ""
+        for strand in state.strands.values():
+            strand.open, strand.closed, strand.used, strand.early = {}, {}, set(), set()
+        self._idents = Idents()
 
     # The first pass
 
-    def survey(self, lines: Iterable[Line], *, whole: bool = True) -> Survey:
-        """Build the tree. With ``whole`` False the lines are only the new ones of a file that has grown."""
+    def survey(self, lines: Iterable[Line], *, whole: bool = True, fallback_at: int = 0) -> Survey:
         state, seen = self._state, Survey()
-        tree = Tree(state.strands if state.counts.read else {}, whole=whole, agent_file=state.agent_file)
+        known = {key: strand for key, strand in state.strands.items() if strand.session}
+        tree = Tree(known, whole=whole, agent_file=state.agent_file)
         unanswered = dict.fromkeys(p for strand in state.strands.values() for p in strand.open)
         sessions: dict[str, None] = {}
         wanted_leaves: set[str] = set()
-        boundary = first = None
+        boundary = first = agent = at = None
         for number, _, data, _ in lines:
             first = number if first is None else first
-            seen.lines += 1
             row = _light_or_none(data, seen)
             if row is None:
                 tree.skip()
                 continue
+            at = at or moment_of(row.timestamp)
+            agent = agent or row.agent
             if row.session and row.session not in sessions:
                 sessions[row.session] = None
             seen.known += row.type in KNOWN_TYPES
@@ -148,8 +185,15 @@ class ClaudeReader:
         self._unanswered = set(unanswered)
         self._copies, self._copied = tree.copies, tree.copied
         self._leaves = {leaf for leaf in wanted_leaves if tree.holds(leaf)}
-        if not state.counts.read and sessions and state.native_id not in sessions and not state.agent_file:
-            state.native_id = next(iter(sessions))
+        state.at = state.at or at or fallback_at
+        if not state.counts.read and sessions:
+            if state.agent_file:
+                state.parent_session = next(iter(sessions))
+                state.native_id = agent or state.native_id
+            elif state.native_id not in sessions:
+                state.native_id = next(iter(sessions))
+        main = state.strands[""]
+        main.at = main.at or state.at
         for key, strand in new.items():
             if key not in state.strands:
                 strand.native_id = key.partition(":")[2]
@@ -177,7 +221,7 @@ class ClaudeReader:
     # The second pass
 
     def read(self, line: Line) -> Outcome:
-        number, offset, data, length = line
+        number, _, data, length = line
         counts = self._state.counts
         if data is not None and not data.strip():
             return Outcome(verdict="blank")
@@ -189,13 +233,14 @@ class ClaudeReader:
             row = row_of(data)
         except NotAnObject:
             counts.raw += 1
-            return Outcome(
-                verdict="raw", drafts=[self._raw(self._strand(number), data, None, f"line {offset}")]
-            )
+            ident = self._idents.of(data, self._state.anchor)
+            return Outcome(verdict="raw", drafts=[self._raw(self._strand(number), data, None, ident)])
         except ValueError as error:
             counts.broken += 1
             kept = {"broken": str(error), "text": data.decode("utf-8", "backslashreplace")}
-            draft = self._raw(self._strand(number), body(kept), None, f"line {offset}")
+            draft = self._raw(
+                self._strand(number), body(kept), None, self._idents.of(data, self._state.anchor)
+            )
             return Outcome(verdict="broken", why=str(error), drafts=[draft])
         return self._read_row(row, data, number)
 
@@ -213,10 +258,10 @@ class ClaudeReader:
         self._move_tips(row, strand, number)
         ident, copy = self._identity(row, data, number)
         if copy:
-            self._count(row, user_told(row) if row.type == "user" else None)
+            self._count(row, user_told(row, data) if row.type == "user" else None)
             state.counts.mapped += 1
             return Outcome(verdict="mapped")
-        drafts = self._tell(row, strand, ident, number)
+        drafts = self._tell(row, strand, ident, number, data)
         if drafts is None:
             state.counts.raw += 1
             return Outcome(verdict="raw", drafts=[self._raw(strand, data, row.uuid, ident)])
@@ -226,7 +271,8 @@ class ClaudeReader:
     def _identity(self, row: Row, data: bytes, number: int) -> tuple[str, bool]:
         """Return what makes this record itself, and whether it is an exact copy of one that came before."""
         if row.uuid is None:
-            return f"{short_digest(data.decode('utf-8', 'backslashreplace'))}\x00{number}", False
+            return self._idents.of(data, self._state.anchor), False
+        self._state.anchor = row.uuid
         if number - self._first_line not in self._copies:
             if row.uuid in self._copied:
                 self._said[row.uuid] = message_digest(row, data)
@@ -234,16 +280,16 @@ class ClaudeReader:
         digest = message_digest(row, data)
         return f"{row.uuid}\x00{digest}", self._said.get(row.uuid) == digest
 
-    def _tell(self, row: Row, strand: Strand, ident: str, number: int) -> list[Draft] | None:
+    def _tell(self, row: Row, strand: Strand, ident: str, number: int, data: bytes) -> list[Draft] | None:
         """Return the events of a row; None when it has no counterpart, an empty list when another row speaks for it."""
         at = self._state.at
         match row.type:
             case "assistant":
-                told = assistant_told(row)
+                told = assistant_told(row, data)
                 self._count(row, told)
                 return told.drafts(strand, at, ident, row.uuid) or None
             case "user":
-                return self._tell_user(row, strand, ident)
+                return self._tell_user(row, strand, ident, data)
             case "system" if row.subtype == "compact_boundary" and number in self._summarized:
                 self._state.boundary = compact_facts(row.compact)
                 return []
@@ -255,9 +301,9 @@ class ClaudeReader:
             case _:
                 return None
 
-    def _tell_user(self, row: Row, strand: Strand, ident: str) -> list[Draft] | None:
+    def _tell_user(self, row: Row, strand: Strand, ident: str, data: bytes) -> list[Draft] | None:
         state = self._state
-        told = user_told(row)
+        told = user_told(row, data)
         self._count(row, told)
         if row.compact_summary:
             facts, state.boundary = state.boundary or {}, None
@@ -286,8 +332,9 @@ class ClaudeReader:
         return [self._draft(strand, "message", "user", body(fields), ident, row.uuid)]
 
     def _ask(self, strand: Strand, text: str) -> None:
-        if strand.kind == "child" and strand.call is None and strand.key:
-            strand.call = self._state.prompts.get(short_digest(text.strip()))
+        if strand.kind == "child" and not strand.prompt:
+            strand.prompt = short_digest(text.strip())
+            strand.call = self._state.prompts.get(strand.prompt) if strand.key else None
         if strand.title_rank == 0 and (title := title_from(text)):
             strand.title, strand.title_rank = title, 1
 

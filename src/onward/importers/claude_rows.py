@@ -94,6 +94,7 @@ class LightRow(msgspec.Struct):
     """As much of a row as the first pass needs: where it hangs in the tree."""
 
     type: str = ""
+    timestamp: str | float | None = None
     subtype: str | None = None
     uuid: str | None = None
     parent: str | msgspec.UnsetType | None = msgspec.field(name="parentUuid", default=msgspec.UNSET)

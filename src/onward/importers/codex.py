@@ -30,6 +30,7 @@ from onward.importers.codex_items import (
 from onward.importers.codex_rows import Base, Item, NotAnObject, Row, item_in, row_of, spawned_by
 from onward.importers.contract import Counts, Draft, Line, Outcome, Strand, Survey, body
 from onward.importers.harness import title_from
+from onward.importers.idents import Idents
 from onward.importers.moments import moment_in_uuid7, moment_of
 
 ENGINE: Final = "codex"
@@ -58,20 +59,20 @@ class State(msgspec.Struct, kw_only=True, omit_defaults=True):
     base: Base | None = None
     forked_from: str | None = None
     parent_thread: str | None = None
+    anchor: str = ""
+    """The identity of the line before."""
     agents: dict[str, str] = {}
     """A subagent's thread, to the call that spawned it."""
     said: list[str] = []
     """Digests of what items said lately: a mirror of one of them says nothing new."""
     heard: list[str] = []
     """Digests of what only mirrors had said when they were read."""
-    native_of: dict[str, str] = {}
-    """The digest of a user's text, to the identity of its event: a compaction names what it keeps by text."""
+    native_of: dict[str, tuple[int, str]] = {}
+    """The digest of a user's text, to the time and identity of its event: a compaction names what it keeps by text."""
 
 
 class CodexReader:
     """Reads one rollout file. ``state`` is what ``save`` returned at the last import of it."""
-
-    engine = ENGINE
 
     def __init__(self, state: bytes = b"", *, native_id: str = "") -> None:
         self._state = msgspec.json.decode(state, type=State) if state else State()
@@ -81,6 +82,11 @@ class CodexReader:
         self._unanswered: set[str] = set()
         self._texts: set[str] = set()
         self._long: list[str] = []
+        self._idents = Idents()
+
+    @property
+    def engine(self) -> str:
+        return ENGINE
 
     @property
     def counts(self) -> Counts:
@@ -118,8 +124,21 @@ class CodexReader:
         """Threads that this one started, to the call that did."""
         return self._state.agents
 
+    @property
+    def file_key(self) -> str:
+        """What tells this file from others of the same thread: a segment after a revert begins where it was cut."""
+        state = self._state
+        return f"segment:{state.began}" if state.base and state.base.thread_id == state.native_id else ""
+
     def save(self) -> bytes:
         return msgspec.json.encode(self._state)
+
+    def restart(self) -> None:
+        state, strand = self._state, self.strands[""]
+        state.counts, state.at, state.named, state.anchor = Counts(), 0, False, ""
+        state.said, state.heard, state.native_of = [], [], {}
+        strand.open, strand.closed, strand.used, strand.early = {}, {}, set(), set()
+        self._idents = Idents()
 
     def head(self, session: bytes) -> None:
         """Take the ``session`` object of a single-document file: it names the thread and its folder."""
@@ -131,14 +150,12 @@ class CodexReader:
 
     # The first pass
 
-    def survey(self, lines: Iterable[Line], *, whole: bool = True) -> Survey:  # noqa: ARG002 (a list needs no whole)
-        """Look ahead: which calls stay unanswered, and what items say (so that mirrors of it are known)."""
+    def survey(self, lines: Iterable[Line], *, whole: bool = True, fallback_at: int = 0) -> Survey:  # noqa: ARG002 (a list needs no whole)
         seen = Survey()
         unanswered = dict.fromkeys(self.strands[""].open)
         early: set[str] = set()
-        texts, contained = set(self._state.said), 0
+        texts, contained, at = set(self._state.said), 0, None
         for _, _, data, _ in lines:
-            seen.lines += 1
             if data is None or not data.strip():
                 continue
             try:
@@ -148,8 +165,11 @@ class CodexReader:
             except ValueError:
                 seen.broken += 1
                 continue
+            at = at or moment_of(row.timestamp) or moment_of(item.timestamp)
             seen.objects += 1
             seen.known += _is_known(row, item)
+            if row.type == "session_meta" or (row.type is None and _is_head(item)):
+                self._meet(item, moment_of(item.timestamp) or moment_of(row.timestamp))
             if row.type not in (None, "response_item"):
                 if (
                     row.type == "event_msg"
@@ -174,12 +194,14 @@ class CodexReader:
                 if item.call_id and item.call_id not in early:
                     unanswered[item.call_id] = None
         self._texts, self._unanswered = texts, set(unanswered)
+        self._state.at = self._state.at or at or fallback_at
+        self.strands[""].at = self.strands[""].at or self._state.at
         return seen
 
     # The second pass
 
     def read(self, line: Line) -> Outcome:
-        number, _, data, length = line
+        _, _, data, length = line
         counts = self._state.counts
         if data is not None and not data.strip():
             return Outcome(verdict="blank")
@@ -187,19 +209,23 @@ class CodexReader:
         if data is None:
             counts.broken += 1
             return Outcome(verdict="broken", why=f"{length:,} bytes long, more than is read")
-        ident = f"{short_digest(data.decode('utf-8', 'backslashreplace'))}\x00{number}"
         try:
             row, item = row_of(data)
+            # A line with its time is itself; bare items repeat, and are told apart by the line before.
+            ident = self._idents.of(data, "" if row.timestamp is not None else self._state.anchor)
         except NotAnObject:
             counts.raw += 1
+            ident = self._idents.of(data, self._state.anchor)
             return Outcome(verdict="raw", drafts=[self._draft("raw", "system", data, ident, None)])
         except ValueError as error:
             counts.broken += 1
+            ident = self._idents.of(data, self._state.anchor)
             kept = body({"broken": str(error), "text": data.decode("utf-8", "backslashreplace")})
             return Outcome(
                 verdict="broken", why=str(error), drafts=[self._draft("raw", "system", kept, ident, None)]
             )
         state, strand = self._state, self.strands[""]
+        state.anchor = ident[:12]
         state.at = moment_of(row.timestamp) or moment_of(item.timestamp) or state.at
         strand.at = strand.at or state.at
         drafts = self._tell(row, item, ident)
@@ -214,17 +240,11 @@ class CodexReader:
     def _tell(self, row: Row, item: Item, ident: str) -> list[Draft] | None:
         match row.type:
             case "response_item" | None:
-                if row.type is None and item.type is None and item.role is None:
-                    self._meet(item, moment_of(item.timestamp))
-                    return None
                 return self._tell_item(item, ident)
             case "event_msg":
                 return self._tell_event(item, ident)
             case "compacted":
                 return [self._checkpoint(item, ident)]
-            case "session_meta":
-                self._meet(item, moment_of(item.timestamp) or moment_of(row.timestamp))
-                return None
             case "turn_context":
                 strand = self.strands[""]
                 strand.model = item.model or strand.model
@@ -248,7 +268,7 @@ class CodexReader:
             spoken = next((d for d in drafts if item.role == "user" and not _is_aside(d)), None)
             if spoken is not None:
                 self._ask(text)
-                self._state.native_of[digest] = spoken.ident
+                self._state.native_of[digest] = at, spoken.ident
                 drafts = [*closers(strand, at, only=self._unanswered), *drafts]
             return drafts or None
         if item.type == "reasoning":
@@ -313,7 +333,7 @@ class CodexReader:
             self._state.native_of.get(short_digest(said_in(i).strip())) for i in history if i.role == "user"
         )
         draft = self._draft("checkpoint", "system", Checkpoint(text=summary_in(item, history)), ident, None)
-        draft.kept = tuple(k for k in kept if k)
+        draft.kept_idents = tuple(k for k in kept if k)
         return draft
 
     def _meet(self, item: Item, at: int | None) -> None:
@@ -325,6 +345,8 @@ class CodexReader:
         if state.named or not item.id:
             return
         state.named = True
+        if strand.session:
+            return  # what it is called was settled by an earlier import
         state.native_id = item.id
         state.began = at or state.at
         strand.at = moment_in_uuid7(item.id) or at or state.at
@@ -359,6 +381,11 @@ class CodexReader:
 
 def _is_aside(draft: Draft) -> bool:
     return isinstance(draft.body, bytes) and b'"aside":true' in draft.body
+
+
+def _is_head(item: Item) -> bool:
+    """Whether a bare line is the first of its file, which names the thread."""
+    return item.type is None and item.role is None and item.record_type is None
 
 
 def _is_message(item: Item) -> bool:

@@ -22,8 +22,8 @@ from onward.core.bodies import Checkpoint
 from onward.core.codec import encode
 
 Line = tuple[int, int, bytes | None, int]
-"""``(line number from 1, byte offset, bytes without the line end, length of those bytes)``. The bytes are None when the
-line is longer than ``lines.LONGEST``: it is counted and kept as an original, but not read."""
+"""``(line number from 1, byte offset, bytes without the line end, size with it)``. The bytes are None when the line is
+longer than ``lines.LONGEST``: it is counted and kept as an original, but not read."""
 
 Verdict = Literal["mapped", "raw", "broken", "blank"]
 
@@ -88,6 +88,10 @@ class Strand(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Calls without a result: the provider's id, to our id and the tool's name."""
     used: set[str] | None = set()
     """Short digests of the call ids in use; None when there are too many to remember (see ``calls``)."""
+    closed: dict[str, list[str]] = {}
+    """Calls that a closer answered; a real result may still come."""
+    prompt: str = ""
+    """Of a child: the digest of what it was asked."""
     early: set[str] = set()
     """Provider's ids of results that came before any call of that id."""
     tips: list[str] = []
@@ -109,7 +113,9 @@ class Draft(msgspec.Struct, kw_only=True):
     native_id: str | None = None
     blobs: tuple[tuple[str, bytes], ...] = ()
     kept: tuple[str, ...] = ()
-    """For a checkpoint: native ids of the messages that the engine kept verbatim."""
+    """For a checkpoint: native ids of the messages that the engine kept verbatim …"""
+    kept_idents: tuple[tuple[int, str], ...] = ()
+    """… or, where they have none, their time and ``ident``."""
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -119,8 +125,6 @@ class Outcome(msgspec.Struct, kw_only=True):
     drafts: list[Draft] = []
     why: str | None = None
     """Why a record is broken, in words."""
-    settled: int = 0
-    """Records held back earlier (a boundary that waited for its summary) that turned out to be raw: one each."""
 
 
 class Survey(msgspec.Struct, kw_only=True):
@@ -132,16 +136,21 @@ class Survey(msgspec.Struct, kw_only=True):
     """Records of a type that the format has."""
     objects: int = 0
     """Lines that are JSON objects."""
-    lines: int = 0
     broken: int = 0
 
 
 class Reader(Protocol):
     """Reads one native file of one engine."""
 
-    engine: str
-    counts: Counts
-    """The account of this file since its beginning; part of ``state``."""
+    @property
+    def engine(self) -> str:
+        """The name of the engine that writes this format."""
+        ...
+
+    @property
+    def counts(self) -> Counts:
+        """The account of the file since its beginning; part of what ``save`` returns."""
+        ...
 
     @property
     def strands(self) -> dict[str, Strand]:
@@ -158,8 +167,16 @@ class Reader(Protocol):
         """The engine's version, the newest one that the file names."""
         ...
 
-    def survey(self, lines: Iterable[Line]) -> Survey:
-        """Look ahead over the lines that ``read`` will get. Raises ``NeedsWhole`` when it must see the file from 0."""
+    def restart(self) -> None:
+        """Forget the account and the open calls, keep the strands: the file will be read again from byte 0."""
+        ...
+
+    def survey(self, lines: Iterable[Line], *, whole: bool = True, fallback_at: int = 0) -> Survey:
+        """Look ahead over the lines that ``read`` will get; with ``whole`` False those are only the new ones.
+
+        ``fallback_at`` stands in when the file names no time at all. Raises ``NeedsWhole`` when the new lines cannot be
+        understood without the beginning of the file.
+        """
         ...
 
     def read(self, line: Line) -> Outcome:

@@ -34,8 +34,7 @@ def lines_of(
             size = _to_line_end(file, offset + size, limit) - offset
             yield number, offset, None, size
         else:
-            stripped = data.rstrip(b"\r\n") if data.endswith(b"\n") else data
-            yield number, offset, stripped, len(stripped)
+            yield number, offset, data.rstrip(b"\r\n") if data.endswith(b"\n") else data, size
         offset += size
         number += 1
 

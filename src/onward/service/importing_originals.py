@@ -1,0 +1,80 @@
+"""Originals: every byte of a native file that was consumed, kept as it was.
+
+An event of an import names its place, ``<file index>:<line>@<offset>+<length>``. The index counts the files named in the
+session's ``opened`` and ``imported`` events, whose notes hold the ids under which the bytes are kept. So any record can be
+shown exactly, and a native file that was deleted (engines do that after thirty days) can be written back.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+from onward.core.bodies import SessionChange
+from onward.core.codec import body_of
+from onward.core.events import Event
+from onward.core.records import Original
+from onward.errors import NotFound
+from onward.importers.contract import Line
+from onward.store.contract import Store
+
+STRETCH: Final = 1024 * 1024
+"""Bytes of a stretch before compression, at most."""
+
+_PLACE: Final = re.compile(r"(\d+):(\d+)@(\d+)\+(\d+)")
+
+
+def place_of(file_index: int, line: Line) -> str:
+    """Spell the address of a record: its file among the session's, its line, and its bytes without the line end."""
+    number, offset, data, size = line
+    return f"{file_index}:{number}@{offset}+{size if data is None else len(data)}"
+
+
+def stretches(file: BinaryIO, file_id: str, offset: int, end: int) -> Iterator[Original]:
+    """Yield the bytes ``offset`` to ``end`` of a file as originals, compressed. Leaves the file's position elsewhere."""
+    file.seek(offset)
+    while offset < end:
+        data = file.read(min(STRETCH, end - offset))
+        if not data:
+            return
+        yield Original(file_id=file_id, offset=offset, length=len(data), data=zlib.compress(data, 1))
+        offset += len(data)
+
+
+def files_of(store: Store, session_id: str) -> list[tuple[str, str]]:
+    """Return the native files that a session was read from, as ``(path, id of its originals)``, in the order of places."""
+    found: list[tuple[str, str]] = []
+    for event in store.events(session_id, kinds=["session"], limit=1000):
+        body = body_of(event)
+        if isinstance(body, SessionChange) and body.change in ("opened", "imported") and body.note:
+            found.extend(zip(body.files, body.note.split(), strict=False))
+    return found
+
+
+def original_record(store: Store, event: Event) -> bytes:
+    """Return the native record behind an imported event, byte for byte, without its line end.
+
+    Raises NotFound when the event was not imported, or its originals were dropped (an erasure does that).
+    """
+    found = _PLACE.fullmatch(event.source.place or "")
+    if found is None:
+        raise NotFound(what="an original record of event", value=event.id)
+    index, _, offset, length = (int(part) for part in found.groups())
+    files = files_of(store, event.session_id)
+    data = store.original(files[index][1], offset, length) if index < len(files) else None
+    if data is None:
+        raise NotFound(what="the original record of event", value=event.id)
+    return data
+
+
+def original_file(store: Store, file_id: str) -> Iterator[bytes]:
+    """Yield the bytes of a native file as far as they were imported, to write it back. Raises NotFound on a gap."""
+    at = 0
+    for offset, length in store.originals(file_id):
+        data = store.original(file_id, offset, length) if offset == at else None
+        if data is None:
+            raise NotFound(what=f"byte {at} of native file", value=file_id)
+        yield data
+        at += length
