@@ -393,8 +393,8 @@ async def _status_fault(response: httpx2.Response, read_error: Callable[..., Pro
         found.get("error", found) if isinstance(found, dict) else raw[:200].decode("utf-8", "replace").strip()
     )
     said = read_error(error) if error else ProviderFault("no message")
-    after = response.headers.get("retry-after")
-    wait = f" (retry after {clean(after)[:40]})" if after else ""
+    after = clean(response.headers.get("retry-after", ""))[:40]  # seconds, or a date
+    wait = f" (retry after {after}{' s' if after.isdigit() else ''})" if after else ""
     return ProviderFault(f"HTTP {status}: {said.message}{wait}", retryable=retryable)
 
 

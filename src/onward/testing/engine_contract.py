@@ -161,8 +161,9 @@ class EngineContract:
 
     def test_the_history_is_left_as_it_was(self) -> None:
         before = msgspec.json.encode(HISTORY)
-        signals = self._run(self.talking(), history=HISTORY)
-        assert msgspec.json.encode(HISTORY) == before
+        given = msgspec.json.decode(before, type=tuple[TranscriptMessage, ...])
+        signals = self._run(self.talking(), history=given)
+        assert msgspec.json.encode(given) == before
         assert isinstance(signals[-1], Finished)
         assert signals[-1].status == "completed", signals[-1].reason
 
@@ -210,9 +211,9 @@ class EngineContract:
         assert len(tool.calls) == 1
         answered = next(index for index, signal in enumerate(signals) if isinstance(signal, ToolAnswered))
         assert signals[answered].recorded  # type: ignore[attr-defined]
-        (end,) = signals[answered + 1 :]
-        assert isinstance(end, Finished)
-        assert end.status == "continued"
+        rest = [getattr(signal, "status", signal) for signal in signals[answered + 1 :]]
+        assert rest == ["continued"]
+        assert isinstance(signals[-1], Finished)
 
     def test_a_call_to_a_tool_that_is_not_offered_is_answered_as_an_error(self) -> None:
         signals = self._run(self._calling("nowhere", {}))
