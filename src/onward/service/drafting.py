@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from onward.core.bodies import Checkpoint, Message, Plan, ToolCall, ToolResult
-from onward.core.codec import body_of, flat
+from onward.core.codec import body_of, encode, flat
 from onward.core.continuation import Request, decide_continuation
 from onward.core.continuing_command import MAX_TITLE, Command
 from onward.core.events import Event
@@ -87,7 +87,7 @@ def draft_handoff(
     if isinstance(body := body_of(initiating), Message) and body.continued_from is not None:
         plain = msgspec.structs.replace(body, continued_from=None)
         settled = msgspec.structs.replace(
-            settled, initiating=msgspec.structs.replace(initiating, body=msgspec.json.encode(plain))
+            settled, initiating=msgspec.structs.replace(initiating, body=encode(plain))
         )
     decision = decide_continuation(asked, settled, platform.clock(), platform.ids, platform.counter)
     return Draft(
@@ -130,6 +130,10 @@ def _command(
             )
         )
 
+    def at(event: Event) -> str:
+        """Say where an event stands; those that a branch shares with its source have that one's numbers."""
+        return f"[{event.seq}]" if event.session_id == session_id else f"[{event.session_id}:{event.seq}]"
+
     bodies = [(event, body_of(event)) for event in events]
     before = [
         (e, b)
@@ -141,7 +145,7 @@ def _command(
         and e.id != initiating.id
     ]
     for event, body in before[-MAX_ASKS:]:
-        facts.append(f"Asked before: {_short(body.text)} [{event.seq}]")
+        facts.append(f"Asked before: {_short(body.text)} {at(event)}")
     closing = next(
         (
             (e, b)
@@ -151,17 +155,17 @@ def _command(
         None,
     )
     if closing:
-        facts.append(f"The agent's last words: {_short(closing[1].text)} [{closing[0].seq}]")
+        facts.append(f"The agent's last words: {_short(closing[1].text)} {at(closing[0])}")
         cite(closing[0], closing[0], "the agent's closing note")
     touched = dict(_touched(bodies))
     if touched:
         shown = list(touched.items())[-MAX_FILES:]
-        facts.append("Files written: " + ", ".join(f"{path} [{event.seq}]" for path, event in shown))
+        facts.append("Files written: " + ", ".join(f"{path} {at(event)}" for path, event in shown))
     failed = [(e, b) for e, b in bodies if isinstance(b, ToolResult) and b.status != "ok" and not b.closer]
     if failed:
         event, result = failed[-1]
         facts.append(
-            f"The last tool failure ({result.status}): {_short(flat(result.output), 160)} [{event.seq}]"
+            f"The last tool failure ({result.status}): {_short(flat(result.output), 160)} {at(event)}"
         )
         cite(event, event, "the last tool failure")
     summary = next(((e, b) for e, b in reversed(bodies) if isinstance(b, Checkpoint)), None)

@@ -2,21 +2,26 @@
 
 ``auto`` resumes the engine's own conversation where it has one and replays our transcript otherwise; ``replay`` always
 replays; ``native`` only resumes and fails when there is nothing to resume (an engine that cannot resume fails closed,
-O5); ``none`` gives nothing. The transcript ends before the run's own input, so a request is never doubled.
+O5); ``none`` gives nothing. The transcript ends before the run's own input, so a request is never doubled. Limits keep the
+most recent; the projection that a successor began with stays in front of them, however long the session grows, because it
+is all that the engine is given of what came before.
 
 What is decided here is a wish. What is reported is what the engine confirmed (O2).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
-from onward.core.codec import loads
+from onward.core.bodies import ProjectionContext
+from onward.core.codec import body_of, loads
 from onward.core.events import Event
+from onward.core.manifest import Scope
 from onward.core.records import EngineSession, Run
-from onward.core.transcript import Limits, Transcript, from_events
+from onward.core.transcript import Limits, Transcript, TranscriptMessage, from_events, limited
 from onward.engines.contract import Engine, NativeSession
 from onward.errors import ContinuationModeUnavailable, InvalidInput
 from onward.service import sessions
@@ -100,7 +105,10 @@ def prepare(platform: Platform, run: Run, engine: Engine) -> Prepared:
 def history(
     platform: Platform, session_id: str, before: Event, options: RunOptions, window: int | None
 ) -> Transcript:
-    """Return the transcript of everything before an event, within the limits and the engine's window."""
+    """Return the transcript of everything before an event, within the limits and the engine's window.
+
+    The limits apply to what follows the projection, with what it leaves of them.
+    """
     session = platform.session(session_id)
     stretches = sessions.scope(platform, session)
     own = msgspec.structs.replace(stretches[-1], to_seq=before.seq - 1)
@@ -110,7 +118,28 @@ def history(
     if window is not None:
         tokens = min(tokens or int(window * WINDOW_SHARE), int(window * WINDOW_SHARE))
     limits = Limits(max_messages=options.max_messages, max_chars=options.max_chars, max_tokens_approx=tokens)
-    return from_events(events, session_id, limits)
+    begun = _projection(platform, stretches)
+    if begun is None:
+        return from_events(events, session_id, limits)
+    whole = from_events([begun, *(e for e in events if e.id != begun.id)], session_id)
+    first, rest = whole.messages[:1], whole.messages[1:]
+    kept = (*first, *limited(rest, _less(limits, first[0]))) if rest else first
+    omitted = len(whole.messages) - len(kept)
+    return msgspec.structs.replace(whole, messages=kept, metadata={**whole.metadata, "omitted": omitted})
+
+
+def _projection(platform: Platform, stretches: Sequence[Scope]) -> Event | None:
+    """Return what the history began with, if it is that of a continuation."""
+    found = platform.store.events(stretches[0].session, upto=stretches[0].to_seq, limit=1, kinds=("context",))
+    return found[0] if found and isinstance(body_of(found[0]), ProjectionContext) else None
+
+
+def _less(limits: Limits, first: TranscriptMessage) -> Limits:
+    """Return what one message leaves of the limits; at least one, so that they stay limits."""
+    return Limits(
+        max_messages=limits.max_messages and max(limits.max_messages - 1, 1),
+        max_chars=limits.chars and max(limits.chars - first.chars(), 1),
+    )
 
 
 def provider_sessions(platform: Platform, session_id: str) -> dict[str, dict[str, str | None]]:

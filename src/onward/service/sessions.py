@@ -380,6 +380,11 @@ def erase(platform: Platform, event_id: str, *, reason: str = "") -> Event:
     found = platform.store.event(event_id)
     if found is None or not platform.may_read(found.session_id):
         raise EventNotFound(event=event_id)
+    gone = body_of(found)
+    if isinstance(gone, SessionChange) and gone.change == "erased":
+        raise InvalidInput(
+            what=f"event {event_id}", why="it records an erasure, which has to stay accounted for"
+        )
     note = platform.event(
         "session",
         SessionChange(change="erased", event=event_id, reason=reason or None),
