@@ -1,0 +1,271 @@
+"""The catalogue: every command of ``onward``, what it takes and what it is for, as data.
+
+Nothing is carried out here and nothing heavy is imported: help, the reference in the docs and the parser read this, and
+the module that a command names is loaded when it is called. What each prints with ``--json`` is a contract.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from onward.surfaces.cli.grammar import Argument, Command, Option
+
+SES: Final = Argument(
+    "SES", "A session: its id, the beginning of its id if no other begins so, or @last for the newest."
+)
+REASONS: Final = ("topic_change", "phase_change", "refocus", "context_pressure", "user_request", "other")
+SCOPES: Final = ("lineage", "workspace", "account")
+MODES: Final = ("auto", "replay", "native", "none")
+
+ENGINE: Final = Option(
+    "--engine", "The engine that answers. Default: the session's own, then ONWARD_ENGINE.", "ENGINE"
+)
+MODEL: Final = Option(
+    "--model", "The model that the engine should use, by the name its provider gives it.", "MODEL"
+)
+ENGINE_OPTION: Final = Option(
+    "--engine-option",
+    "An option of the engine; the value is JSON where it reads as JSON, else text.",
+    "KEY=VALUE",
+    many=True,
+)
+BUDGET: Final = Option(
+    "--budget", "Tokens that the projection and the initiating message may cost.", "N", kind="number"
+)
+TOKENS: Final = Option("--tokens", "What counts the tokens: chars/4 (default) or o200k.", "COUNTER")
+
+_ALL: Final = (
+    Command(
+        "import",
+        "importing:import_",
+        "Import native session files of coding agents.",
+        "Every record of a file is accounted for: mapped to an event, kept raw, or broken with the reason. Importing "
+        "again reads only what is new. Without a PATH, the folders where the engines keep their sessions are read.\n\n"
+        "Exit 1 when any file is empty or failed; the others are imported all the same.\n\n"
+        "JSON: {files: [{path, engine, version, status, reason, sessions, records: {read, mapped, raw, broken}, "
+        "messages: {user, assistant, tool_calls, tool_results}}], totals}; status is imported, unchanged, empty or failed.",
+        arguments=(
+            Argument("PATH", "A native file, or a folder of them.", required=False, many=True, kind="path"),
+        ),
+        options=(
+            Option("--from", "Whose files these are, where they do not say it themselves.", "ENGINE"),
+            Option("--progress", "Show progress on standard error even where that is no terminal."),
+        ),
+        examples=("onward import ~/.claude/projects", "onward import rollout.jsonl --from codex --json"),
+    ),
+    Command(
+        "list",
+        "reading:list_",
+        "List sessions, newest activity first.",
+        "JSON: {sessions: [{id, title, …}], next}; next is the cursor of the next page, or null.",
+        options=(
+            Option("--query", "Only sessions with this in their title or id.", "TEXT"),
+            Option("--workspace", "Only sessions about this folder.", "DIR"),
+            Option("--limit", "Sessions on a page (default 50, at most 1000).", "N", kind="number"),
+            Option("--cursor", "Go on where an earlier page ended.", "CURSOR"),
+        ),
+        examples=("onward list", "onward list --query parser --json"),
+    ),
+    Command(
+        "show",
+        "reading:show",
+        "Show how a session stands: links, plan, pins and runs.",
+        "JSON: {session, links, state: {plan, pins}, runs}.",
+        arguments=(SES,),
+        examples=("onward show @last",),
+    ),
+    Command(
+        "read",
+        "reading:read",
+        "Read exact events of a session.",
+        "Control characters of logged text are shown as escapes, so that nothing in a log can act on the terminal. With "
+        "--json, bodies are the JSON that was logged; one that cannot be read is shown as such with its raw text.\n\n"
+        "JSON: {session, events: [{id, session, seq, at, kind, actor, run, source, body, digest, chain}], next}.",
+        arguments=(Argument("SES[:SEQ[-SEQ]]", "A session, and the event or the range of events to read."),),
+        options=(Option("--limit", "Events to read (default 200, at most 1000).", "N", kind="number"),),
+        examples=("onward read @last", "onward read @last:12-18 --json"),
+    ),
+    Command(
+        "search",
+        "searching:search",
+        "Search what was said, called and answered.",
+        "With --session the search covers that session and its lineage, else everything. Every word counts; events with "
+        "all of them come first.\n\n"
+        "JSON: {hits: [{session, seq, event, at, who, text, score, superseded_by}], complete}; complete is false when there "
+        "were more matches than are ranked, or the index lags behind the log.",
+        arguments=(Argument("QUERY", "What to look for.", many=True),),
+        options=(
+            Option("--scope", "How far to look from the session.", "SCOPE", choices=SCOPES),
+            Option("--session", "Where to look from.", "SES"),
+            Option("--limit", "Hits (default 20, at most 100).", "N", kind="number"),
+        ),
+        examples=(
+            "onward search parse_dates",
+            "onward search 'flaky test' --session @last --scope workspace",
+        ),
+    ),
+    Command(
+        "run",
+        "running:run",
+        "Say something in a session and let an engine answer.",
+        "The answer is printed as it is produced. Without TEXT, what waits in the session is taken up, for instance the "
+        "first run of a fresh successor. TEXT - reads standard input.\n\n"
+        "--continuation: auto resumes the engine's own conversation where it has one and replays ours otherwise; replay "
+        "always replays; native only resumes, and fails when there is nothing to resume; none gives no history.\n\n"
+        "JSON: {session, run, opening, reply, usage}. A run that fails is an error (exit 1) whose details hold the same.",
+        usage="(SES | --new TITLE) [TEXT]",
+        arguments=(
+            Argument("SES", SES.help, required=False),
+            Argument("TEXT", "What to say; - reads standard input.", required=False),
+        ),
+        options=(
+            Option("--new", "Open a new session with this title.", "TITLE"),
+            ENGINE,
+            Option("--continuation", "How the engine gets what was said before.", "MODE", choices=MODES),
+            Option("--workspace", "The folder the work is about.", "DIR"),
+            MODEL,
+            ENGINE_OPTION,
+        ),
+        examples=(
+            "onward run --new 'Fix the parser' 'Which test fails?' --engine local",
+            "git diff | onward run @last - --engine model",
+        ),
+    ),
+    Command(
+        "draft",
+        "continuing:draft",
+        "Draft a handoff from the log, without a model.",
+        "Names what was asked lately, open plan steps, files written and the agent's last words, each with its events, "
+        "recommends sources and counts what it would cost. Nothing is written. Keep the JSON, edit it, and give it to "
+        "`onward continue --handoff`.\n\n"
+        "JSON: {session, title, reason, handoff, sources, estimated_tokens, budget, counter, costs, left_out}.",
+        arguments=(SES,),
+        options=(
+            Option("--purpose", "What the successor is for (required).", "TEXT"),
+            Option("--title", "The successor's title. Default: the purpose.", "TITLE"),
+            Option("--reason", "Why the conversation goes on elsewhere.", "REASON", choices=REASONS),
+            BUDGET,
+            TOKENS,
+        ),
+        examples=("onward draft @last --purpose 'Write the release notes' --json > handoff.json",),
+    ),
+    Command(
+        "continue",
+        "continuing:continue_",
+        "Continue a session in a fresh one that is linked to it.",
+        "The predecessor keeps every byte. The successor starts from a projection of the sources that the handoff names, "
+        "within the budget, and a manifest records what is in it and what is not. With --purpose the handoff is drafted "
+        "as by `onward draft` and sent. When an engine is known, the successor answers at once.\n\n"
+        "A source is 12, 12-18, ses_…:12-18, evt_…, memory:PATH or a URL, then, if you like, =why it matters.\n\n"
+        "JSON: {successor, predecessor, origin, link, manifest, run, reply}; reply is null when nothing was run.",
+        usage="SES --reason REASON --title TITLE (--handoff FILE | --purpose TEXT)",
+        arguments=(SES,),
+        options=(
+            Option("--reason", "Why; may stand in the handoff file instead.", "REASON", choices=REASONS),
+            Option("--title", "The successor's title; may stand in the handoff file instead.", "TITLE"),
+            Option("--handoff", "The handoff as JSON; - reads standard input.", "FILE", kind="path"),
+            Option("--purpose", "Draft the handoff for this purpose and send it.", "TEXT"),
+            Option("--source", "Another source to load or link.", "SPEC", many=True),
+            Option(
+                "--plan",
+                "What becomes of the plan. Default: carry it if a step is open.",
+                "WAY",
+                choices=("carry", "close", "omit"),
+            ),
+            ENGINE,
+            MODEL,
+            ENGINE_OPTION,
+            BUDGET,
+            TOKENS,
+            Option("--key", "Makes this repeat-safe: the same key gives the same successor.", "KEY"),
+            Option("--no-run", "Leave the successor's first run waiting."),
+        ),
+        examples=(
+            "onward continue @last --reason topic_change --title 'Release notes' --purpose 'Write the release notes'",
+            "onward continue @last --handoff handoff.json --source 12-18='the failing test' --no-run",
+        ),
+    ),
+    Command(
+        "fork",
+        "lineage:fork",
+        "Branch from an earlier point of a session.",
+        "The branch shares the log up to that event by reference. JSON: {session, link}.",
+        arguments=(
+            Argument("SES[:SEQ]", "The session, and the last event the branch shares (default: the newest)."),
+        ),
+        options=(Option("--title", "The branch's title. Default: that of its source.", "TITLE"),),
+        examples=("onward fork @last:12 --title 'Another way'",),
+    ),
+    Command(
+        "lineage",
+        "lineage:lineage",
+        "Show where a session comes from and what came of it.",
+        "JSON: {session, path, links, sessions}; path runs from the origin to the session, sessions holds every session of "
+        "the tree by id, null where it may not be read.",
+        arguments=(SES,),
+        examples=("onward lineage @last",),
+    ),
+    Command(
+        "manifest",
+        "lineage:manifest",
+        "Show what a projection holds, what it left out and why.",
+        "JSON: the whole manifest. With --verify: {manifest, digest, recompiled, ok}, exit 1 when they differ.",
+        arguments=(Argument("SES|MAN", "A successor, or a manifest's id."),),
+        options=(Option("--verify", "Compile the projection again from the log and compare digests."),),
+        examples=("onward manifest @last", "onward manifest @last --verify"),
+    ),
+    Command(
+        "recalls",
+        "lineage:recalls",
+        "Show what a session read again, and what of that its projection had left out.",
+        "JSON: {session, recalls, of_omitted, asked_again, compiler, reason}.",
+        arguments=(SES,),
+    ),
+    Command(
+        "verify",
+        "upkeep:verify",
+        "Re-derive every digest and chain value.",
+        "Names the first event that fails. Exit 1 when one does. JSON: {sessions, events, ok, first_failure}.",
+        arguments=(Argument("SES", "Only this session.", required=False),),
+        examples=("onward verify",),
+    ),
+    Command(
+        "erase",
+        "upkeep:erase",
+        "Erase what one event says, for good.",
+        "The digest stays, so the chain still verifies; the text leaves the log and the search index, and the erasure is "
+        "itself an event. This cannot be undone.\n\nJSON: {session, seq, event, erasure}.",
+        usage="SES:SEQ --yes",
+        arguments=(Argument("SES:SEQ", "The event to erase."),),
+        options=(
+            Option("--yes", "Yes, erase it for good."),
+            Option("--reason", "Why; it is kept in the log.", "TEXT"),
+        ),
+        examples=("onward erase @last:14 --yes --reason 'a leaked key'",),
+    ),
+    Command(
+        "doctor",
+        "doctor:doctor",
+        "Check this machine: Python, SQLite, the store, engines, native sessions.",
+        "Changes nothing and imports nothing. Exit 1 when something is broken.\n\n"
+        "JSON: {ok, problems, onward, python, sqlite, store, engines, counters, model, native}.",
+    ),
+    Command(
+        "demo",
+        "starting:demo",
+        "First contact: a conversation, continued, on this machine.",
+        "Uses a store of its own and leaves yours alone.",
+    ),
+    Command(
+        "bench",
+        "starting:bench",
+        "Measure the speed goals, each against a baseline of the same run.",
+        arguments=(
+            Argument("NAME", "A measurement; all of them without a name.", required=False, many=True),
+        ),
+        options=(Option("--quick", "Smaller sizes: minutes become seconds, figures become rough."),),
+    ),
+)
+
+COMMANDS: Final[dict[str, Command]] = {command.name: command for command in _ALL}
+"""By name, in the order in which help shows them."""

@@ -1,0 +1,249 @@
+"""``draft`` and ``continue``: what a person can do without a model, and the whole of it in one command."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+import msgspec
+
+from onward.core.bodies import Message
+from onward.core.codec import body_of
+from onward.core.continuing_command import parse_command
+from onward.core.projection import DEFAULT_BUDGET
+from onward.core.records import Session
+from onward.engines.contract import Engine
+from onward.errors import InvalidInput, LimitExceeded, OnwardError
+from onward.service import continuing, drafting, opening
+from onward.service.continuing import Continuation
+from onward.service.platform import Platform
+from onward.surfaces.cli import addresses, choosing, screen
+from onward.surfaces.cli.grammar import Call, UsageError
+from onward.surfaces.cli.opened import opened
+
+MAX_HANDOFF: Final = 8 * 1024 * 1024
+"""Bytes of a handoff file."""
+_CODED: Final = ("purpose", "current_request")
+_LISTS: Final = ("established_facts", "decisions", "open_questions", "next_actions", "cautions")
+
+
+def draft(call: Call) -> int:
+    """Draft a handoff and print it."""
+    if call["purpose"] is None:
+        raise UsageError("--purpose is missing: say what the successor is for")
+    with opened(call, counter=call["tokens"]) as platform:
+        session = addresses.session(platform, call["ses"])
+        made = drafting.draft_handoff(
+            platform,
+            session.id,
+            call["purpose"],
+            title=call["title"] or "",
+            reason=call["reason"] or "user_request",
+            budget=DEFAULT_BUDGET if call["budget"] is None else call["budget"],
+        )
+    if call.json:
+        screen.document(made, pretty=True)
+        return 0
+    screen.say(f"{made.title} ({made.reason})")
+    print_handoff(made.handoff)
+    for source in made.sources:
+        why = f": {source.relevance}" if source.relevance else ""
+        left = " (would not fit the budget)" if source.address() in made.left_out else ""
+        screen.flow(f"source {source.address()}{why}{left}", "  ")
+    screen.say(f"It would cost {made.estimated_tokens} of {made.budget} tokens ({made.counter}).")
+    if not call.quiet:
+        screen.note(
+            "To edit and send it: add --json, keep the output in a file, and give that to `onward continue --handoff`."
+        )
+    return 0
+
+
+def print_handoff(handoff: Any) -> None:
+    """Print a handoff, heading by heading; empty ones are left out."""
+    for name in _CODED:
+        if text := getattr(handoff, name):
+            screen.flow(f"{name.replace('_', ' ')}: {text}", "  ")
+    for name in _LISTS:
+        entries = getattr(handoff, name)
+        if entries:
+            screen.say(f"  {name.replace('_', ' ')}:")
+            for entry in entries:
+                screen.flow(f"- {entry}", "    ")
+    for name, entries in handoff.extra.items():
+        screen.flow(f"{name}:", "  ")
+        for entry in entries:
+            screen.flow(f"- {entry}", "    ")
+
+
+def continue_(call: Call) -> int:
+    """Continue a session and, where an engine is known, let the successor answer."""
+    if (call["handoff"] is None) == (call["purpose"] is None):
+        raise UsageError("give either --handoff FILE or --purpose TEXT")
+    given = None if call["handoff"] is None else read_handoff(call["handoff"])
+    with opened(call, counter=call["tokens"]) as platform:
+        session = addresses.session(platform, call["ses"])
+        engine = _engine(call, session)
+        made = continuing.continue_session(
+            platform,
+            session.id,
+            parse_command(_command(call, platform, session, given)),
+            key=call["key"],
+            engine=engine.name if engine else call["engine"],
+            budget=call["budget"],
+            options=_options(call),
+        )
+        reply = _answered(call, platform, made, engine)
+        if call.json:
+            screen.document(_shape(made, reply))
+        else:
+            _tell(call, made, engine, reply)
+    return 0
+
+
+def read_handoff(place: str) -> dict[str, Any]:
+    """Return what a handoff file holds. Raises InvalidInput with line and column where it is not JSON."""
+    name = "standard input" if place == "-" else place
+    try:
+        if place == "-":
+            data = sys.stdin.buffer.read(MAX_HANDOFF + 1)
+        else:
+            with open(place, "rb") as file:
+                data = file.read(MAX_HANDOFF + 1)
+    except OSError as error:
+        raise InvalidInput(what=f"the handoff {name}", why=error.strerror or str(error)) from None
+    if len(data) > MAX_HANDOFF:
+        raise LimitExceeded(what="a handoff file", limit=f"{MAX_HANDOFF:,} bytes", found="more")
+    import json
+
+    try:
+        found = json.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise InvalidInput(what=f"the handoff {name}", why=f"byte {error.start} is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise InvalidInput(
+            what=f"the handoff {name}", why=f"line {error.lineno}, column {error.colno}: {error.msg}"
+        ) from None
+    except (RecursionError, ValueError) as error:
+        raise InvalidInput(what=f"the handoff {name}", why=str(error)) from None
+    if not isinstance(found, dict):
+        raise InvalidInput(
+            what=f"the handoff {name}", why=f"expected an object, found {type(found).__name__}"
+        )
+    return found
+
+
+def _command(
+    call: Call, platform: Platform, session: Session, given: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Return the command as ``parse_command`` reads it: from the file or a draft, with what the options say on top."""
+    fields: dict[str, Any]
+    if given is None:
+        if call["reason"] is None or call["title"] is None:
+            raise UsageError("--purpose needs --reason and --title beside it")
+        made = drafting.draft_handoff(
+            platform,
+            session.id,
+            call["purpose"],
+            title=call["title"][:100],
+            reason=call["reason"],
+            budget=DEFAULT_BUDGET if call["budget"] is None else call["budget"],
+        )
+        fields = {"handoff": msgspec.to_builtins(made.handoff), "sources": list(made.sources)}
+    else:
+        # A whole command or draft has its handoff inside; anything else is the handoff itself.
+        fields = dict(given) if "handoff" in given else {"handoff": given}
+        drafted = fields.pop("session", None)
+        if isinstance(drafted, str) and drafted != session.id:
+            raise InvalidInput(
+                what="the handoff", why=f"it was drafted for {drafted}, and this is {session.id}"
+            )
+    for name in ("reason", "title"):
+        if call[name] is not None:
+            fields[name] = call[name]
+    if call["source"]:
+        cited = fields.get("sources") or _nested(fields, "sources") or []
+        if not isinstance(cited, list):
+            raise InvalidInput(what="sources", why=f"expected a list, found {type(cited).__name__}")
+        fields["sources"] = [*cited, *call["source"]]
+    if call["plan"] is not None:
+        transfer = fields.get("transfer") or _nested(fields, "transfer") or {}
+        if not isinstance(transfer, dict):
+            raise InvalidInput(what="transfer", why=f"expected an object, found {type(transfer).__name__}")
+        fields["transfer"] = {**transfer, "plan": call["plan"]}
+    return fields
+
+
+def _nested(fields: dict[str, Any], name: str) -> Any:
+    """Return what stands inside the handoff although it belongs beside it (it is read leniently there)."""
+    handoff = fields.get("handoff")
+    return handoff.get(name) if isinstance(handoff, dict) else None
+
+
+def _engine(call: Call, session: Session) -> Engine | None:
+    """Return the engine that answers in the successor, or None when it should wait or nobody names one.
+
+    It is looked for before anything is written: an engine that was named and cannot run refuses the whole command.
+    """
+    if call["no_run"]:
+        return None
+    if choosing.engine_name(call["engine"], session.engine) is None:
+        return None
+    return choosing.engine(call["engine"], call["engine_option"], session.engine)
+
+
+def _options(call: Call) -> bytes:
+    """Return the options of the successor's first run, checked."""
+    options = {"model": call["model"]} if call["model"] else {}
+    opening.parse_options(options)
+    return msgspec.json.encode(options)
+
+
+def _answered(call: Call, platform: Platform, made: Continuation, engine: Engine | None) -> str | None:
+    """Return what the successor's first run answered, running it if it still waits. None when nothing was run."""
+    run = platform.store.run(made.run) if made.run else None
+    if run is None:
+        return None
+    if run.state == "queued" and engine is not None:
+        from onward.surfaces.cli.running import answer
+
+        try:
+            return answer(call, platform, made.successor, None, engine, folder=None).reply or None
+        except OnwardError as error:
+            # The successor stays, and so does the way to try again (invariant C7).
+            error.details.update(_shape(made, None))
+            error.message += f" The successor is {made.successor}; to try again: onward run {made.successor}"
+            raise
+    said = [
+        body.text
+        for event in platform.store.events(made.successor, limit=1000, kinds=("message",))
+        if event.run_id == run.id and isinstance(body := body_of(event), Message) and body.role == "assistant"
+    ]
+    return "\n\n".join(said) or None
+
+
+def _shape(made: Continuation, reply: str | None) -> dict[str, Any]:
+    return {
+        "successor": made.successor,
+        "predecessor": made.predecessor,
+        "origin": made.origin,
+        "link": made.link,
+        "manifest": made.manifest,
+        "run": made.run,
+        "reply": reply,
+    }
+
+
+def _tell(call: Call, made: Continuation, engine: Engine | None, reply: str | None) -> None:
+    """Say what a continuation made. The answer itself was printed while it was produced, unless it is an old one."""
+    if call.quiet:
+        if engine is None:
+            screen.say(made.successor)
+        return
+    if made.repeated:
+        screen.note("This key was used before; this is what it made then.")
+    screen.note(f"{made.predecessor} continues in {made.successor} ({made.manifest}).")
+    if reply is not None:
+        return
+    screen.say(made.successor)
+    why = "--no-run" if call["no_run"] else "no engine is named by --engine, the session or ONWARD_ENGINE"
+    screen.note(f"Nothing was run: {why}. When you are ready: onward run {made.successor}")

@@ -1,0 +1,163 @@
+"""``fork``, ``lineage``, ``manifest`` and ``recalls``: where a session comes from, and what it was given."""
+
+from __future__ import annotations
+
+from onward.core.manifest import Manifest
+from onward.core.records import Link, Session
+from onward.service import continuing, recalling, sessions
+from onward.service.sessions import Lineage
+from onward.surfaces.cli import addresses, screen, shapes
+from onward.surfaces.cli.grammar import Call
+from onward.surfaces.cli.opened import opened
+
+_STEPS = {"continuation": "continued", "child": "delegated", "fork": "branched"}
+
+
+def fork(call: Call) -> int:
+    """Branch from an earlier point."""
+    with opened(call) as platform:
+        source, seq = addresses.point(platform, call["ses"])
+        branch = sessions.fork(platform, source.id, seq, title=call["title"] or "")
+        link = next(ln for ln in platform.store.links(branch.id) if ln.to_session == branch.id)
+        if call.json:
+            screen.document({"session": shapes.session(branch, platform), "link": shapes.link(link)})
+            return 0
+        screen.say(branch.id)
+        if not call.quiet:
+            screen.note(f"It shares events 1 to {link.seq} of {source.id}.")
+    return 0
+
+
+def lineage(call: Call) -> int:
+    """Show the path from the origin and the tree around a session."""
+    with opened(call) as platform:
+        session = addresses.session(platform, call["ses"])
+        found = sessions.lineage(platform, session.id)
+        if call.json:
+            screen.document(
+                {
+                    "session": found.session,
+                    "path": found.path,
+                    "links": [shapes.link(link) for link in found.links],
+                    "sessions": {
+                        name: None if known is None else shapes.session(known, platform)
+                        for name, known in found.sessions.items()
+                    },
+                }
+            )
+            return 0
+    for line in tree(found):
+        screen.say(line)
+    return 0
+
+
+def tree(found: Lineage) -> list[str]:
+    """Return the tree as lines, each session under the one it came from; the one that was asked for is marked."""
+    children: dict[str, list[Link]] = {}
+    for link in found.links:
+        children.setdefault(link.from_session, []).append(link)
+    below = {link.to_session for link in found.links}
+    waiting = [(name, "", 0) for name in sorted(set(found.sessions) - below, reverse=True)]
+    lines: list[str] = []
+    shown: set[str] = set()
+    while waiting:
+        name, how, depth = waiting.pop()
+        if name in shown:
+            continue
+        shown.add(name)
+        lines.append(
+            "  " * min(depth, 12) + how + _named(name, found.sessions.get(name), name == found.session)
+        )
+        for link in reversed(children.get(name, [])):
+            at = f" at {link.seq}" if link.type == "fork" and link.seq else ""
+            reason = f" ({link.reason})" if link.type == "continuation" and link.reason else ""
+            waiting.append((link.to_session, f"{_STEPS[link.type]}{at}{reason}: ", depth + 1))
+    return lines
+
+
+def _named(name: str, session: Session | None, here: bool) -> str:
+    title = "(may not be read)" if session is None else screen.one_line(session.title, 80) or "(no title)"
+    return f"{name} {title}{' <- here' if here else ''}"
+
+
+def manifest(call: Call) -> int:
+    """Show a manifest, or compile its projection again and compare."""
+    with opened(call) as platform:
+        given = call["ses"]
+        name = given if given.startswith("man_") else addresses.session(platform, given).id
+        record = continuing.manifest(platform, name)
+        if not call["verify"]:
+            if call.json:
+                screen.document(record, pretty=True)
+            else:
+                _print(record)
+            return 0
+        digest = continuing.recompile(platform, record)
+    same = digest == record.digest
+    if call.json:
+        screen.document({"manifest": record.id, "digest": record.digest, "recompiled": digest, "ok": same})
+    elif same:
+        screen.say(f"{record.id}: compiled again from the log, the projection is the same ({digest}).")
+    else:
+        screen.say(f"{record.id}: the manifest says {record.digest}, the log now gives {digest}.")
+    return 0 if same else 1
+
+
+def _print(record: Manifest) -> None:
+    from onward.core.events import iso
+    from onward.surfaces.cli.continuing import print_handoff
+
+    screen.say(
+        f"{record.id} · {iso(record.created_at)[:16].replace('T', ' ')} · {record.reason}, by {record.actor}"
+    )
+    screen.flow(f"from {record.predecessor} “{record.predecessor_title}”", "  ")
+    screen.flow(f"to {record.successor} “{record.title}”", "  ")
+    if record.origin != record.predecessor:
+        screen.flow(f"origin {record.origin}", "  ")
+    screen.flow(f"initiating message: event {record.initiating.seq} ({record.initiating.event})", "  ")
+    screen.say("Handoff")
+    print_handoff(record.handoff)
+    screen.say(f"Cost: {record.tokens} of {record.budget} tokens ({record.tokenizer})")
+    for cost in record.costs:
+        screen.say(f"  {cost.tokens:>7,} {cost.section}")
+    screen.say("Included")
+    for part in record.included:
+        span = f"{part.from_seq}" if part.from_seq == part.to_seq else f"{part.from_seq}-{part.to_seq}"
+        pointers = f", {part.pointers} as pointers" if part.pointers else ""
+        screen.flow(f"{part.session}:{span} · {part.section}, {part.tokens} tokens{pointers}", "  ")
+    if not record.included:
+        screen.say("  nothing")
+    screen.say("Left out")
+    for left in record.omitted:
+        cost_of = f", {left.tokens} tokens" if left.tokens is not None else ""
+        told = f" ({left.note})" if left.note else ""
+        screen.flow(f"{left.address} · {left.cause.replace('_', ' ')}{cost_of}{told}", "  ")
+    if not record.omitted:
+        screen.say("  nothing")
+    state = record.state
+    screen.say("State")
+    screen.flow(f"plan: {state.plan.transfer}", "  ")
+    for step in state.plan.steps:
+        screen.flow(f"{step.id} {step.text} [{step.status}]", "    ")
+    for what, names in (
+        ("pins", state.pins),
+        ("children", state.children),
+        ("queued runs", state.runs),
+        ("open calls", state.calls),
+    ):
+        if names:
+            screen.flow(f"{what}: {', '.join(names)}", "  ")
+    screen.flow(f"projection {record.digest} ({record.compiler})", "")
+
+
+def recalls(call: Call) -> int:
+    """Show what a session read again."""
+    with opened(call) as platform:
+        report = recalling.recall_report(platform, addresses.session(platform, call["ses"]).id)
+    if call.json:
+        screen.document(report)
+        return 0
+    screen.say(f"{report.recalls} recalls, {report.of_omitted} of something that the projection had left out")
+    for address, times in report.asked_again.items():
+        screen.say(f"  {times}x {address}")
+    return 0

@@ -1,0 +1,126 @@
+"""``list``, ``show`` and ``read``: what there is, how it stands, and exactly what was said."""
+
+from __future__ import annotations
+
+import os
+
+from onward.core.events import Event, iso
+from onward.core.lines import said, whole
+from onward.core.records import Session
+from onward.service import sessions
+from onward.service.platform import Platform
+from onward.surfaces.cli import addresses, screen, shapes
+from onward.surfaces.cli.grammar import Call
+from onward.surfaces.cli.opened import opened
+
+_ARROWS = {"continuation": ("continued as", "continued from"), "child": ("delegated to", "delegated by")}
+_ARROWS["fork"] = ("branched as", "branched from")
+
+
+def list_(call: Call) -> int:
+    """List sessions, newest activity first."""
+    with opened(call) as platform:
+        found, cursor = sessions.listed(
+            platform,
+            text=call["query"],
+            workspace=os.path.abspath(call["workspace"]) if call["workspace"] else None,
+            limit=50 if call["limit"] is None else call["limit"],
+            cursor=call["cursor"],
+        )
+        if call.json:
+            screen.document({"sessions": [shapes.session(s, platform) for s in found], "next": cursor})
+            return 0
+        for session in found:
+            screen.say(headline(session))
+            screen.flow(facts(session, platform), "  ")
+        if not call.quiet:
+            if not found:
+                screen.note(
+                    "No sessions here. `onward import` reads those of your agents; `onward run --new` begins one."
+                )
+            if cursor:
+                screen.note(f"There are more: onward list --cursor {cursor}")
+    return 0
+
+
+def headline(session: Session) -> str:
+    """Return the title of a session on one line, cut to the terminal."""
+    return screen.one_line(session.title, screen.width()) or "(no title)"
+
+
+def facts(session: Session, platform: Platform) -> str:
+    """Return the facts about a session, its id first."""
+    place = platform.store.workspace_by_id(session.workspace_id) if session.workspace_id else None
+    parts = [
+        session.id,
+        f"{session.head_seq} event{'' if session.head_seq == 1 else 's'}",
+        session.engine or "",
+        iso(session.updated_at or session.created_at)[:16].replace("T", " "),
+        "archived" if session.archived else "",
+        place.path if place else "",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def show(call: Call) -> int:
+    """Show how a session stands."""
+    with opened(call) as platform:
+        session = addresses.session(platform, call["ses"])
+        links = platform.store.links(session.id)
+        state = sessions.state(platform, session)
+        runs = platform.store.runs(session.id)
+        if call.json:
+            screen.document(
+                {
+                    "session": shapes.session(session, platform),
+                    "links": [shapes.link(link) for link in links],
+                    "state": {
+                        kind: shapes.event(state[kind]) if kind in state else None
+                        for kind in ("plan", "pins")
+                    },
+                    "runs": [shapes.run(run) for run in runs],
+                }
+            )
+            return 0
+        screen.say(headline(session))
+        screen.flow(facts(session, platform), "  ")
+        if session.description:
+            screen.flow(session.description, "  ")
+        for link in links:
+            ahead = link.from_session == session.id
+            words = _ARROWS[link.type][0 if ahead else 1]
+            reason = f" ({link.reason})" if link.reason else ""
+            screen.flow(f"{words} {link.to_session if ahead else link.from_session}{reason}", "  ")
+        for kind, event in state.items():
+            screen.flow(f"{kind}: {said(event)}", "  ")
+        for run in runs:
+            screen.flow(f"{run.id} {run.state} {run.engine}{': ' + run.reason if run.reason else ''}", "  ")
+    return 0
+
+
+def read(call: Call) -> int:
+    """Read exact events of a session."""
+    with opened(call) as platform:
+        session, first, last = addresses.stretch(platform, call["ses"])
+        limit = sessions.READ_DEFAULT if call["limit"] is None else call["limit"]
+        page = sessions.read(platform, session.id, first, last, limit=limit)
+        if call.json:
+            screen.document(
+                {
+                    "session": shapes.session(page.session, platform),
+                    "events": [shapes.event(event) for event in page.events],
+                    "next": page.next,
+                }
+            )
+            return 0
+        for event in page.events:
+            print_event(event)
+        if page.next is not None and not call.quiet:
+            upto = "" if last is None else str(last)
+            screen.note(f"Read on: onward read {session.id}:{page.next}-{upto}")
+    return 0
+
+
+def print_event(event: Event) -> None:
+    """Print an event as its line, what follows its first line set in."""
+    screen.say(whole(event), indent="    ")

@@ -1,0 +1,180 @@
+"""``run``: say something, and watch the answer come.
+
+On a terminal and in a pipe alike, standard output gets the agent's words as they are produced and nothing else; what is
+said about them goes to standard error. A run that failed is an error, with everything that is known about it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import msgspec
+
+from onward.core.records import Run
+from onward.engines.contract import Engine, Said, Signal, TextDelta, ToolAnswered, ToolCalled
+from onward.errors import EngineError, InvalidInput, LimitExceeded
+from onward.runner import RunResult
+from onward.service import running, sessions
+from onward.service.onward import Onward
+from onward.service.platform import Platform
+from onward.surfaces.cli import addresses, choosing, screen
+from onward.surfaces.cli.grammar import Call, UsageError
+from onward.surfaces.cli.opened import opened
+
+
+def run(call: Call) -> int:
+    """Say something in a session and print the answer."""
+    if call["new"] is not None:
+        if call["text"] is not None:
+            raise UsageError("with --new, the one argument is what to say")
+        given, text = None, call["ses"]
+    else:
+        given, text = call["ses"], call["text"]
+        if given is None:
+            raise UsageError("SES is missing: name a session, or open one with --new TITLE")
+    if text is not None:
+        text = stdin() if text == "-" else text
+        if not text.strip():
+            raise InvalidInput(what="the message", why="it is empty")
+    folder = workspace(call["workspace"])
+    title = None if call["new"] is None else sessions.checked_title(call["new"])
+    with opened(call, makes=call["new"] is not None) as platform:
+        session = None if given is None else addresses.session(platform, given)
+        queued = running.next_queued(platform, session.id) if session and text is None else None
+        if text is None and queued is None:
+            raise InvalidInput(what="the message", why="no text was given and nothing waits in this session")
+        engine = choosing.engine(
+            call["engine"],
+            call["engine_option"],
+            queued.engine if queued else None,
+            session.engine if session else None,
+        )
+        if session is None:
+            session = sessions.start(platform, title or "", workspace=folder, engine=engine.name)
+        if folder is None and session.workspace_id:
+            place = platform.store.workspace_by_id(session.workspace_id)
+            folder = place.path if place and os.path.isdir(place.path) else None
+        result = answer(call, platform, session.id, text, engine, folder=folder)
+        if call.json:
+            screen.document(shape(result))
+        elif not call.quiet:
+            tell(result, session.id)
+    return 0
+
+
+def answer(
+    call: Call, platform: Platform, session_id: str, text: str | None, engine: Engine, *, folder: str | None
+) -> RunResult:
+    """Run a session's turn and show it as it happens. Raises EngineError for one that did not complete."""
+    options = {"workdir": folder, "model": call["model"]}
+    watcher = None if call.json else Watcher(quiet=call.quiet)
+    result = Onward(platform).run(
+        session_id,
+        text,
+        engine=engine,
+        continuation=call.values.get("continuation") or "auto",
+        continuation_opts={key: value for key, value in options.items() if value is not None},
+        listener=watcher,
+    )
+    if watcher is not None:
+        watcher.finish()
+    if result.state in ("failed", "cancelled", "interrupted"):
+        raise EngineError(
+            f"Run {result.run} in {result.session} {ENDED[result.state]}: {result.reason or 'no reason was given'}",
+            engine=engine.name,
+            state=result.state,
+            **shape(result),
+        )
+    return result
+
+
+ENDED = {"failed": "failed", "cancelled": "was cancelled", "interrupted": "was interrupted"}
+
+
+def shape(result: RunResult) -> dict[str, Any]:
+    """Return a run's result as JSON shows it."""
+    return {
+        "session": result.session,
+        "run": result.run,
+        "opening": result.opening,
+        "reply": result.reply or None,
+        "usage": msgspec.to_builtins(result.usage) if result.usage else None,
+    }
+
+
+def tell(result: RunResult, asked_in: str) -> None:
+    """Say on standard error how a run went."""
+    if result.state == "queued":
+        screen.note(f"{result.run} waits in {result.session}. {result.reason}")
+        return
+    if result.session != asked_in:
+        screen.note(f"The conversation went on in {result.session}.")
+    used = ""
+    if result.usage is not None and result.usage.output_tokens is not None:
+        used = f" · {result.usage.input_tokens or 0} tokens in, {result.usage.output_tokens} out"
+    screen.note(f"{result.session} · {result.run} {result.state}{used}")
+    if result.opening_told:
+        screen.note(result.opening_told)
+
+
+class Watcher:
+    """Prints what an engine says while it says it."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.quiet = quiet
+        self._middle = False
+        """The cursor is in the middle of a line of the answer."""
+        self._streamed = False
+        """The message that is being said has been seen in pieces."""
+
+    def __call__(self, _run: Run, signal: Signal) -> None:
+        """Take one signal."""
+        match signal:
+            case TextDelta():
+                screen.piece(signal.text)
+                self._streamed, self._middle = True, not signal.text.endswith("\n")
+            case Said():
+                if not self._streamed:
+                    screen.piece(signal.text)
+                    self._middle = not signal.text.endswith("\n")
+                self.finish()
+                self._streamed = False
+            case ToolCalled() if not self.quiet:
+                self.finish()
+                screen.note(f"[calls {screen.one_line(signal.name, 80)}]")
+            case ToolAnswered(status="error") if not self.quiet:
+                self.finish()
+                screen.note("[the tool answered with an error]")
+            case _:
+                pass
+
+    def finish(self) -> None:
+        """End the line that is being printed."""
+        if self._middle:
+            screen.piece("\n")
+            self._middle = False
+
+
+def stdin() -> str:
+    """Return standard input as text. Raises InvalidInput when it is not UTF-8, LimitExceeded beyond a message's size."""
+    data = sys.stdin.buffer.read(running.MAX_MESSAGE + 1)
+    if len(data) > running.MAX_MESSAGE:
+        raise LimitExceeded(what="a message", limit=f"{running.MAX_MESSAGE:,} bytes", found="more")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(
+            what="standard input", why=f"it is not UTF-8: byte {error.start} is 0x{data[error.start]:02x}"
+        ) from None
+
+
+def workspace(given: str | None) -> str | None:
+    """Return a folder as an absolute path. Raises InvalidInput when there is none."""
+    if given is None:
+        return None
+    path = os.path.abspath(os.path.expanduser(given))
+    if not os.path.isdir(path):
+        raise InvalidInput(what=f"the workspace {given!r}", why="there is no such folder")
+    return path

@@ -1,0 +1,106 @@
+"""Shapes: what records look like as JSON. The field names are a contract with whoever reads ``--json``.
+
+Times are ISO 8601 in UTC with microseconds, digests are ``sha256:<hex>``, what is absent is null. A body is the JSON that
+was logged, byte for byte where it is JSON; one that cannot be read says so and shows its text (invariant L4).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from onward.core.codec import Erased, Unreadable, body_of, encode, loads
+from onward.core.events import Event, iso
+from onward.core.records import Link, Run, Session
+from onward.service.platform import Platform
+
+
+def session(record: Session, platform: Platform) -> dict[str, Any]:
+    """Return a session."""
+    place = platform.store.workspace_by_id(record.workspace_id) if record.workspace_id else None
+    return {
+        "id": record.id,
+        "title": record.title,
+        "description": record.description,
+        "engine": record.engine,
+        "workspace": place.path if place else None,
+        "origin": record.origin_id or record.id,
+        "imported": record.imported,
+        "archived": record.archived,
+        "events": record.head_seq,
+        "created_at": iso(record.created_at),
+        "updated_at": iso(record.updated_at or record.created_at),
+        "chain": f"sha256:{record.head_chain.hex()}",
+    }
+
+
+def event(record: Event) -> dict[str, Any]:
+    """Return an event with its body."""
+    return {
+        "id": record.id,
+        "session": record.session_id,
+        "seq": record.seq,
+        "at": iso(record.at),
+        "kind": record.kind,
+        "actor": record.actor,
+        "run": record.run_id,
+        "source": record.source,
+        "body": body(record),
+        "digest": f"sha256:{record.digest.hex()}",
+        "chain": f"sha256:{record.chain.hex()}",
+    }
+
+
+def body(record: Event) -> Any:
+    """Return the body of an event as it was logged; an erased or unreadable one as such."""
+    read = body_of(record)
+    if isinstance(read, Erased):
+        return {"erased": True, "reason": read.reason}
+    if isinstance(read, Unreadable):
+        return {"unreadable": read.why, "raw": read.raw}
+    try:
+        msgspec.json.decode(record.body)
+        return msgspec.Raw(record.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:  # lone surrogates, and numbers that only some JSON has
+        return msgspec.Raw(encode(loads(record.body)))
+    except (ValueError, RecursionError) as error:
+        return {"unreadable": str(error), "raw": record.body.decode("utf-8", "replace")}
+
+
+def link(record: Link) -> dict[str, Any]:
+    """Return a link between two sessions."""
+    return {
+        "id": record.id,
+        "type": record.type,
+        "from": record.from_session,
+        "to": record.to_session,
+        "at": iso(record.created_at),
+        "actor": record.actor,
+        "reason": record.reason or None,
+        "event": record.event_id,
+        "seq": record.seq,
+        "manifest": record.manifest_id,
+        "report_to": record.report_to,
+        "key": record.key,
+    }
+
+
+def run(record: Run) -> dict[str, Any]:
+    """Return a run."""
+    return {
+        "id": record.id,
+        "session": record.session_id,
+        "state": record.state,
+        "engine": record.engine or None,
+        "attempt": record.attempt,
+        "retry_of": record.retry_of,
+        "input": record.input_event,
+        "created_at": iso(record.created_at),
+        "started_at": None if record.started_at is None else iso(record.started_at),
+        "ended_at": None if record.ended_at is None else iso(record.ended_at),
+        "reason": record.reason,
+        "usage": msgspec.Raw(record.usage) if record.usage else None,
+    }
