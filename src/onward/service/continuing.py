@@ -132,7 +132,8 @@ def _checked(command: Command | dict[str, Any]) -> Command:
     """Return a command whose shape holds (check 2), whether it was read from somewhere or built in Python."""
     if isinstance(command, dict):
         return parse_command(command)
-    parsed = parse_command(msgspec.to_builtins(command))
+    fields = msgspec.to_builtins(msgspec.structs.replace(command, adjusted=()))
+    parsed = parse_command({name: value for name, value in fields.items() if name != "adjusted"})
     return msgspec.structs.replace(parsed, adjusted=(*command.adjusted, *parsed.adjusted))
 
 

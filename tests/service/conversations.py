@@ -1,0 +1,160 @@
+"""Conversations to test with: a world of one store, its clock and its ids, and the few things that are said in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from onward.core import ids as make
+from onward.core.bodies import Message, ToolCall, ToolResult
+from onward.core.codec import body_of
+from onward.core.events import Event, NewEvent
+from onward.core.ids import LOCAL_ACCOUNT
+from onward.core.records import Run
+from onward.engines.script import ScriptEngine
+from onward.service.onward import Onward
+from onward.service.platform import Platform
+from onward.store.contract import Append, Batch, Store
+from onward.testing.clock import FakeClock, FakeIds
+
+COMMAND: dict[str, Any] = {
+    "reason": "topic_change",
+    "title": "Write the release notes",
+    "handoff": {"purpose": "Write the release notes", "current_request": "Write them"},
+}
+"""The smallest command that is well formed."""
+
+CITING: dict[str, Any] = {
+    **COMMAND,
+    "handoff": {**COMMAND["handoff"], "established_facts": ["The parser fails on leap days."]},
+    "sources": [{"from_seq": 2, "to_seq": 3, "relevance": "where it was found"}],
+}
+"""One with a fact and the events that it rests on."""
+
+
+@dataclass(kw_only=True)
+class World:
+    """One store and everything around it."""
+
+    opened: Callable[[], Store]
+    """Opens the store again, as another process would."""
+    clock: FakeClock = field(default_factory=FakeClock)
+    ids: FakeIds = field(init=False)
+    store: Store = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ids = FakeIds(self.clock)
+        self.store = self.opened()
+
+    @property
+    def log(self) -> Onward:
+        """Everything Onward does here, for the account that owns the store."""
+        return self.acting()
+
+    @property
+    def platform(self) -> Platform:
+        """What the verbs act on."""
+        return self.log.platform
+
+    def acting(self, account_id: str = LOCAL_ACCOUNT, store: Store | None = None) -> Onward:
+        """Everything Onward does here, for another account or through another store object."""
+        return Onward(
+            Platform(
+                store=store or self.store,
+                account_id=account_id,
+                clock=self.clock,
+                ids=self.ids,
+                host="test",
+            )
+        )
+
+    def reopen(self) -> None:
+        """Close the store and open it again: what was only in memory is gone."""
+        self.store.close()
+        self.store = self.opened()
+
+    def events(self, session_id: str) -> list[Event]:
+        """Every event of a session."""
+        return list(self.store.scan(session_id))
+
+    def tell(self, session_id: str, *events: NewEvent) -> tuple[Event, ...]:
+        """Append events as they are."""
+        return self.store.commit(Batch(appends=(Append(session_id=session_id, events=events),))).events
+
+    def say(self, session_id: str, text: str, *, actor: str = "user", **fields: Any) -> Event:
+        """Append a message without running anything."""
+        role = "assistant" if actor == "agent" else "user"
+        body = Message(role=role, text=text, **fields)
+        return self.tell(session_id, self.platform.event("message", body, actor))[0]
+
+    def call(self, session_id: str, call: str = "c1", name: str = "make", run_id: str | None = None) -> Event:
+        """Append a tool call without a result."""
+        body = ToolCall(call=call, name=name, input={"target": "all"})
+        return self.tell(session_id, self.platform.event("tool_call", body, "agent", run_id=run_id))[0]
+
+    def answer(self, session_id: str, call: str = "c1", output: str = "done") -> Event:
+        """Append the result of a tool call."""
+        body = ToolResult(call=call, output=output)
+        return self.tell(session_id, self.platform.event("tool_result", body, "tool"))[0]
+
+    def talk(self, session_id: str, exchanges: int = 1, about: str = "the parser") -> None:
+        """Let a person and an agent talk."""
+        for number in range(1, exchanges + 1):
+            self.say(session_id, f"Question {number} about {about}?")
+            self.say(session_id, f"Answer {number} about {about}.", actor="agent")
+
+    def conversation(self, exchanges: int = 2, about: str = "the parser") -> str:
+        """Start a session in which something was said, and a last question waits for its answer."""
+        session = self.log.start(f"On {about}", engine="script")
+        self.talk(session.id, exchanges, about)
+        self.say(session.id, f"Go on with {about}.")
+        return session.id
+
+    def everything(self) -> dict[str, Any]:
+        """Everything that is stored and that a verb can see, for telling whether anything changed."""
+        store, out = self.store, {}
+        page, _ = self.log.sessions(limit=1000)
+        for session in page:
+            out[session.id] = (
+                session,
+                self.events(session.id),
+                store.links(session.id),
+                store.runs(session.id),
+                store.open_calls(session.id),
+                store.engine_sessions(session.id),
+                [store.draft(run.id) for run in store.runs(session.id)],
+            )
+        return out
+
+
+def texts(events: list[Event] | tuple[Event, ...]) -> list[str]:
+    """The words of the messages among events."""
+    return [body.text for event in events if isinstance(body := body_of(event), Message)]
+
+
+def bodies(events: list[Event] | tuple[Event, ...], kind: type) -> list[Any]:
+    """The bodies of one kind among events."""
+    return [body for event in events if isinstance(body := body_of(event), kind)]
+
+
+def script(*steps: Any, **options: Any) -> ScriptEngine:
+    """An engine that takes these steps on every turn."""
+    return ScriptEngine(script=steps, **options)
+
+
+def call_directive(command: dict[str, Any]) -> str:
+    """The text that makes the script engine call ``continue_session``."""
+    return f"[[call continue_session {msgspec.json.encode(command).decode()}]]"
+
+
+def new_account() -> str:
+    """The id of an account that is not the local one."""
+    return make.derived_id(make.ACCOUNT, 0, "another")
+
+
+def queued(log: Onward, session_id: str, text: str = "Later.") -> Run:
+    """Put a message before the agent without waiting."""
+    return log.submit(session_id, text, engine="script")
