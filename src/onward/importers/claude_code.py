@@ -31,7 +31,7 @@ from onward.importers.claude_blocks import (
 )
 from onward.importers.claude_rows import LightRow, NotAnObject, Row, light_blocks_of, light_row_of, row_of
 from onward.importers.claude_tree import Tree
-from onward.importers.contract import Counts, Draft, Line, Outcome, Strand, Survey, body
+from onward.importers.contract import Counts, Draft, Line, Outcome, Strand, Survey, body, why_broken
 from onward.importers.harness import command_title, is_harness, title_from
 from onward.importers.idents import Idents
 from onward.importers.moments import moment_of
@@ -237,11 +237,11 @@ class ClaudeReader:
             return Outcome(verdict="raw", drafts=[self._raw(self._strand(number), data, None, ident)])
         except ValueError as error:
             counts.broken += 1
-            kept = {"broken": str(error), "text": data.decode("utf-8", "backslashreplace")}
+            kept = {"broken": why_broken(error), "text": data.decode("utf-8", "backslashreplace")}
             draft = self._raw(
                 self._strand(number), body(kept), None, self._idents.of(data, self._state.anchor)
             )
-            return Outcome(verdict="broken", why=str(error), drafts=[draft])
+            return Outcome(verdict="broken", why=why_broken(error), drafts=[draft])
         return self._read_row(row, data, number)
 
     def _strand(self, number: int) -> Strand:

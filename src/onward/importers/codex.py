@@ -28,7 +28,7 @@ from onward.importers.codex_items import (
     summary_in,
 )
 from onward.importers.codex_rows import Base, Item, NotAnObject, Row, item_in, row_of, spawned_by
-from onward.importers.contract import Counts, Draft, Line, Outcome, Strand, Survey, body
+from onward.importers.contract import Counts, Draft, Line, Outcome, Strand, Survey, body, why_broken
 from onward.importers.harness import title_from
 from onward.importers.idents import Idents
 from onward.importers.moments import moment_in_uuid7, moment_of
@@ -220,9 +220,11 @@ class CodexReader:
         except ValueError as error:
             counts.broken += 1
             ident = self._idents.of(data, self._state.anchor)
-            kept = body({"broken": str(error), "text": data.decode("utf-8", "backslashreplace")})
+            kept = body({"broken": why_broken(error), "text": data.decode("utf-8", "backslashreplace")})
             return Outcome(
-                verdict="broken", why=str(error), drafts=[self._draft("raw", "system", kept, ident, None)]
+                verdict="broken",
+                why=why_broken(error),
+                drafts=[self._draft("raw", "system", kept, ident, None)],
             )
         state, strand = self._state, self.strands[""]
         state.anchor = ident[:12]

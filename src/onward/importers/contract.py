@@ -202,3 +202,10 @@ def body(fields: dict[str, Any]) -> bytes:
     Values may be ``msgspec.Raw``: native JSON, passed through as the bytes that were given.
     """
     return encode({name: value for name, value in fields.items() if value is not None and value is not False})
+
+
+def why_broken(error: ValueError) -> str:
+    """Say in two words why a line could not be read. Positions inside it would be taken for lines of the file."""
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8"
+    return "nested too deeply" if "deep" in str(error) else "not JSON"

@@ -364,7 +364,7 @@ class _FileImport:
         for line in lines:
             outcome = reader.read(line)
             if outcome.verdict == "broken":
-                self.broken.append((line[0], outcome.why or "no JSON"))
+                self.broken.append((line[0], outcome.why or "not JSON"))
             if writer.add(line, outcome.drafts):
                 self.step(writer.cursor)
         writer.close_calls(reader.finish())
@@ -410,8 +410,9 @@ class _FileImport:
     ) -> FileReport:
         """Account for a file in which nobody says anything. It makes no session, and is read anew when it grows."""
         for line in lines:
-            if reader.read(line).verdict == "broken":
-                self.broken.append((line[0], "no JSON"))
+            outcome = reader.read(line)
+            if outcome.verdict == "broken":
+                self.broken.append((line[0], outcome.why or "not JSON"))
         self.notes.append("no message, call or result in it")
         account = Account(counts=reader.counts, torn=int(torn), empty=True, reason=self._reason())
         imported = ImportedFile(

@@ -292,9 +292,9 @@ class FileWriter:
         patches: tuple[SessionPatch, ...] = ()
         if titles:
             patches = tuple(
-                SessionPatch(session_id=s.session, title=s.title)
+                SessionPatch(session_id=s.session, title=title)
                 for s in self.reader.strands.values()
-                if s.session and s.title
+                if s.session and (title := self._title(s))
             )
         start, end = self._written, self.cursor if consume else self._written
         self._written = end
@@ -327,6 +327,11 @@ class FileWriter:
         self._count = 0
         self.settle()
         self._pending = self._pool.submit(self._commit, batch, start, end)
+
+    def _title(self, strand: Strand) -> str:
+        if strand.title or strand.kind != "fork" or strand.parent is None:
+            return strand.title
+        return f"{self.reader.strands[strand.parent].title} (branch)".strip()
 
     def sessions(self) -> tuple[str, ...]:
         """Return the sessions of this file, the main line first."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from onward.core import ids as make
 from onward.core.bodies import Body
@@ -30,19 +32,29 @@ def wall_clock() -> int:
     return time.time_ns() // 1000
 
 
+_SALTS_DRAWN: Final = 256
+
+
 class RandomIds:
     """New ids from the clock and the system's randomness."""
 
     def __init__(self, clock: Clock = wall_clock) -> None:
         self._clock = clock
+        # Drawn many at a time: each draw lets go of the interpreter, and an import would wait for it at every event.
+        self._salts: deque[bytes] = deque()
 
     def new(self, prefix: str) -> str:
         """Return a new id."""
         return make.make_id(prefix, self._clock(), os.urandom(10))
 
     def salt(self) -> bytes:
-        """Return 16 random bytes."""
-        return os.urandom(16)
+        """Return 16 random bytes. Safe to call from many threads."""
+        try:
+            return self._salts.pop()
+        except IndexError:
+            drawn = os.urandom(16 * _SALTS_DRAWN)
+            self._salts.extend(drawn[i : i + 16] for i in range(16, len(drawn), 16))
+            return drawn[:16]
 
 
 @dataclass(frozen=True, kw_only=True)
