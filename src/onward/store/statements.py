@@ -120,6 +120,12 @@ def events(stamps: int, newest_first: bool) -> str:
 
 
 @cache
+def any_event(count: int) -> str:
+    """Return the statement that has a row when any of this many packed ids is in the log. Looks at events_by_id only."""
+    return f"SELECT 1 FROM events WHERE id IN ({', '.join('?' * count)}) LIMIT 1"
+
+
+@cache
 def events_by_id(count: int) -> str:
     """Return the statement that reads this many events by their packed ids, with the id of their session in front."""
     return (
