@@ -20,9 +20,9 @@ from onward.core.lines import said, who, whole
 from onward.core.ranking import Candidate, counted, excerpt, rank
 from onward.core.records import Run
 from onward.errors import InvalidInput, LimitExceeded, ManifestNotFound
-from onward.service import continuing, sessions
+from onward.service import sessions
 from onward.service.platform import Platform
-from onward.store.contract import Append, Batch
+from onward.store.contract import Append, Batch, Match
 
 Scope = Literal["lineage", "workspace", "account"]
 SCOPES: Final = ("lineage", "workspace", "account")
@@ -35,7 +35,8 @@ CANDIDATES: Final = 500
 """Matches that are ranked."""
 HIT_CHARS: Final = 400
 """Characters of a hit's text in an answer of a search."""
-
+CLOSE: Final = 4
+"""Matches at most this far apart are read in one call: an event that nobody asked for costs less than another call."""
 
 _NOT_MISSED: Final = ("duplicate", "not_dialogue")
 """Causes for which nothing was missing: it was in the projection anyway, or belongs to no exchange."""
@@ -160,20 +161,21 @@ def search(
         complete = complete and some.complete
     else:
         found = matches.found
-    events: dict[tuple[str, int], Event] = {}
-    originals: set[str] = set()
+    within_reach = [
+        match
+        for match in found[:CANDIDATES]
+        # What was said in the source after the branch was taken is not part of it.
+        if chosen != "lineage" or match.session_id not in view or _reaches(view[match.session_id], match)
+    ]
+    events = _loaded(platform, within_reach)
+    bodies = {place: body_of(event) for place, event in events.items()}
+    originals = {event.id for event in events.values()}
     candidates = []
-    for match in found[:CANDIDATES]:
-        bound = view[match.session_id].upto if match.session_id in view else None
-        if chosen == "lineage" and bound is not None and match.seq > bound:
-            continue  # said in the source after the branch was taken
-        loaded = platform.store.events(match.session_id, after=match.seq - 1, upto=match.seq, limit=1)
-        if not loaded:
-            continue
-        event = loaded[0]
-        text = said(event)
-        originals.add(event.id)
-        events[(event.session_id, event.seq)] = event
+    for place, event in events.items():
+        body = bodies[place]
+        if isinstance(body, Message) and body.continued_from and body.continued_from.event in originals:
+            continue  # a successor's copy of a message that is in view itself
+        text = said(event, body)
         candidates.append(
             Candidate(
                 session=event.session_id,
@@ -184,18 +186,18 @@ def search(
                 length=len(text),
             )
         )
-    candidates = [c for c in candidates if _copy_of(events[c.session, c.seq]) not in originals]
     hits = []
     for scored in rank(candidates, terms, {name: seen.distance for name, seen in view.items()})[:limit]:
-        event = events[(scored.candidate.session, scored.candidate.seq)]
+        place = (scored.candidate.session, scored.candidate.seq)
+        event, body = events[place], bodies[place]
         hits.append(
             Hit(
                 session=event.session_id,
                 seq=event.seq,
                 event=event.id,
                 at=iso(event.at),
-                who=who(event),
-                text=excerpt(said(event), terms, HIT_CHARS),
+                who=who(event, body),
+                text=excerpt(said(event, body), terms, HIT_CHARS),
                 score=scored.score,
             )
         )
@@ -204,10 +206,25 @@ def search(
     return Found(hits=tuple(hits), complete=complete)
 
 
-def _copy_of(event: Event) -> str | None:
-    """Return the event that this one is a copy of, when it is a successor's first message."""
-    body = body_of(event)
-    return body.continued_from.event if isinstance(body, Message) and body.continued_from else None
+def _reaches(seen: sessions.Reach, match: Match) -> bool:
+    """Whether a match lies before the point at which a session in view was left."""
+    return seen.upto is None or match.seq <= seen.upto
+
+
+def _loaded(platform: Platform, matches: Sequence[Match]) -> dict[tuple[str, int], Event]:
+    """Read the events of matches, those that lie close together in one call. The order is that of the matches."""
+    wanted = dict.fromkeys((match.session_id, match.seq) for match in matches)
+    found: dict[tuple[str, int], Event] = {}
+    stretches: list[tuple[str, int, int]] = []
+    for session, seq in sorted(wanted):
+        if stretches and stretches[-1][0] == session and seq - stretches[-1][2] <= CLOSE:
+            stretches[-1] = (session, stretches[-1][1], seq)
+        else:
+            stretches.append((session, seq, seq))
+    for session, first, last in stretches:
+        for event in platform.store.events(session, after=first - 1, upto=last, limit=last - first + 1):
+            found[session, event.seq] = event
+    return {place: found[place] for place in wanted if place in found}
 
 
 def _within(
@@ -234,6 +251,8 @@ def _within(
 
 def _remember(platform: Platform, asked_by: str | Run, how: str, query: str, returned: list[str]) -> None:
     """Write a recall into the session that asked (the report is made from these)."""
+    from onward.service import continuing  # late: a search from the command line has no use for it
+
     run = asked_by if isinstance(asked_by, Run) else None
     session_id = run.session_id if run is not None else str(asked_by)
     omitted: dict[str, None] = {}
@@ -289,6 +308,8 @@ class RecallReport(msgspec.Struct, frozen=True, kw_only=True):
 
 def recall_report(platform: Platform, session_id: str) -> RecallReport:
     """Return the recall report of a session."""
+    from onward.service import continuing
+
     platform.session(session_id)
     asked: dict[str, int] = {}
     recalls = of_omitted = 0
