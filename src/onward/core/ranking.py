@@ -24,6 +24,7 @@ NEIGHBOURS: Final = 3
 """How many events to each side can lift a hit."""
 NEIGHBOUR_SHARE: Final = 0.35
 """What a neighbouring hit adds, of its own score, halved with each step away."""
+_LIFTS: Final = tuple((step, NEIGHBOUR_SHARE / 2 ** (step - 1)) for step in range(1, NEIGHBOURS + 1))
 RECENCY_SHARE: Final = 0.15
 """The difference between the newest and the oldest hit."""
 DISTANCE_SHARE: Final = 0.08
@@ -69,18 +70,18 @@ def rank(candidates: Sequence[Candidate], terms: Sequence[str], distance: Mappin
     total = len(candidates)
     holding = {t: sum(1 for c in candidates if t in c.words) for t in terms}
     weight = {t: math.log(1 + total / (1 + holding[t])) + 0.2 for t in terms}
-    own = {(c.session, c.seq): _own(c, weight) for c in candidates}
-    ordered = sorted(candidates, key=lambda c: (c.at, c.session, c.seq))
-    age = {(c.session, c.seq): n / max(total - 1, 1) for n, c in enumerate(ordered)}
-    scored = []
+    own: dict[str, dict[int, float]] = {}
     for c in candidates:
-        key = (c.session, c.seq)
+        own.setdefault(c.session, {})[c.seq] = _own(c, weight)
+    nearness = {session: max(0.2, 1 - DISTANCE_SHARE * distance.get(session, 10)) for session in own}
+    scored = []
+    for n, c in enumerate(sorted(candidates, key=lambda c: (c.at, c.session, c.seq))):
+        beside = own[c.session]
         lift = 0.0
-        for step in range(1, NEIGHBOURS + 1):
-            near = max(own.get((c.session, c.seq - step), 0.0), own.get((c.session, c.seq + step), 0.0))
-            lift += near * NEIGHBOUR_SHARE / 2 ** (step - 1)
-        score = (own[key] + lift) * (1 + RECENCY_SHARE * age[key])
-        score *= max(0.2, 1 - DISTANCE_SHARE * distance.get(c.session, 10)) * KIND_WEIGHT.get(c.kind, 0.5)
+        for step, share in _LIFTS:
+            lift += max(beside.get(c.seq - step, 0.0), beside.get(c.seq + step, 0.0)) * share
+        score = (beside[c.seq] + lift) * (1 + RECENCY_SHARE * n / max(total - 1, 1))
+        score *= nearness[c.session] * KIND_WEIGHT.get(c.kind, 0.5)
         scored.append(Scored(candidate=c, score=round(score, 6)))
     scored.sort(key=lambda s: (-s.score, -s.candidate.at, s.candidate.session, -s.candidate.seq))
     return scored
@@ -88,8 +89,11 @@ def rank(candidates: Sequence[Candidate], terms: Sequence[str], distance: Mappin
 
 def _own(candidate: Candidate, weight: Mapping[str, float]) -> float:
     """Return what an event scores by itself: rare words count more, repetitions less each time, long texts a little less."""
-    score = sum(w * (1 + math.log(candidate.words[t])) for t, w in weight.items() if candidate.words.get(t))
-    held = sum(1 for t in weight if candidate.words.get(t))
+    score, held = 0.0, 0
+    for term, count in candidate.words.items():
+        if count and term in weight:
+            score += weight[term] * (1 + math.log(count))
+            held += 1
     coverage = held / max(len(weight), 1)
     return score * (0.5 + 0.5 * coverage) / (1 + math.log1p(candidate.length / 2000) * 0.25)
 
