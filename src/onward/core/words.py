@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
+from functools import cache, lru_cache
 from operator import add
 from typing import Final
 
@@ -43,8 +43,6 @@ _UNSPACED: Final = (
     "\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f"
     "\u1100-\u11ff\u3131-\u318e\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
 )
-_unspaced_run = re.compile(f"[{_UNSPACED}]+")
-_single_unspaced = re.compile(f"[{_UNSPACED}]")
 _word = re.compile(r"[^\W_]+")
 # A place where the case or the sort of character changes inside a word. It begins with a set of characters that prose
 # seldom has, so that searching prose for it costs next to nothing.
@@ -54,6 +52,12 @@ _seam = re.compile(
 _identifier_rest = re.compile(r"[A-Za-z0-9]*")
 _identifier_start = re.compile(r"[A-Za-z0-9]*\Z")
 _part = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+
+
+@cache
+def _unspaced_run() -> re.Pattern[str]:
+    """Compiled when a text beyond ASCII is first seen: with all its ranges it costs some milliseconds."""
+    return re.compile(f"[{_UNSPACED}]+")
 
 
 class _Fold(dict[int, str | int]):
@@ -106,13 +110,14 @@ def index_text(text: str) -> str:
     mixed case or with digits get their parts appended. Plain ASCII prose comes back as it is.
     """
     if not text.isascii():
-        text = _unspaced_run.sub(_pairs_of, fold(text))
+        text = _unspaced_run().sub(_pairs_of, fold(text))
     elif "\0" in text:
         text = fold(text)
     seam = _seam.search(text)
     if seam is None:
         return text
-    return f"{text} {' '.join(_parts_in(text, seam))}"
+    parts = _parts_in(text, seam)
+    return f"{text} {' '.join(parts)}" if parts else text
 
 
 def cut(text: str) -> list[str]:
@@ -121,8 +126,11 @@ def cut(text: str) -> list[str]:
     A run of an unspaced script is cut into pairs, an identifier in mixed case into its parts (every spelling has those).
     """
     terms: dict[str, None] = {}
-    for word in _word.findall(_unspaced_run.sub(lambda run: f" {run[0]} ", fold(text))):
-        if _unspaced_run.match(word):
+    folded = fold(text)
+    if not folded.isascii():
+        folded = _unspaced_run().sub(lambda run: f" {run[0]} ", folded)
+    for word in _word.findall(folded):
+        if not word.isascii() and _unspaced_run().match(word):
             terms.update(dict.fromkeys([word] if len(word) == 1 else _pairs(word)))
         else:
             terms.update(dict.fromkeys(_lower(part) for part in (_parts_of(word) or (word,))))
@@ -145,7 +153,7 @@ def tokens(text: str) -> list[str]:
 
 def is_prefix(term: str) -> bool:
     """Whether a term stands for every token that begins with it: a single character of an unspaced script does."""
-    return len(term) == 1 and _single_unspaced.match(term) is not None
+    return len(term) == 1 and not term.isascii() and _unspaced_run().match(term) is not None
 
 
 def _lower(text: str) -> str:
