@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from onward.core import ids as make
-from onward.core.bodies import Message, ToolCall, ToolResult
+from onward.core.bodies import Message, ProjectionContext, SessionChange, ToolCall, ToolResult
 from onward.core.codec import body_of
 from onward.core.events import Event, NewEvent
 from onward.core.ids import LOCAL_ACCOUNT
-from onward.core.records import Run
+from onward.core.records import Link, Run
 from onward.engines.script import ScriptEngine
 from onward.service.onward import Onward
 from onward.service.platform import Platform
@@ -158,3 +158,51 @@ def new_account() -> str:
 def queued(log: Onward, session_id: str, text: str = "Later.") -> Run:
     """Put a message before the agent without waiting."""
     return log.submit(session_id, text, engine="script")
+
+
+def halves(log: Onward) -> list[str]:
+    """What any continuation of a store lacks of the seven things that appear together (C2); nothing when all are whole."""
+    store, out = log.platform.store, []
+    sessions: dict[str, list[Event]] = {}
+    cursor: str | None = None
+    while True:
+        page, cursor = log.sessions(limit=1000, cursor=cursor)
+        sessions |= {session.id: list(store.scan(session.id)) for session in page}
+        if cursor is None:
+            break
+    for session_id, events in sessions.items():
+        told = [b.other for b in bodies(events, SessionChange) if b.change == "continued"]
+        links = {
+            link.to_session: link
+            for link in store.links(session_id)
+            if link.type == "continuation" and link.from_session == session_id
+        }
+        if sorted(told, key=str) != sorted(links):
+            out.append(f"{session_id} says that it continued in {told}; its links lead to {sorted(links)}")
+        for successor, link in links.items():
+            out += [f"{successor} {what}" for what in _lacking(store, link, sessions.get(successor))]
+    for session_id, events in sessions.items():
+        if bodies(events, ProjectionContext) and log.lineage(session_id).path[-2:-1] == ():
+            out.append(f"{session_id} has a projection and no link")
+    return out
+
+
+def _lacking(store: Store, link: Link, events: list[Event] | None) -> list[str]:
+    if not events:
+        return ["has a link and no events"]
+    out = []
+    manifest = store.manifest(link.manifest_id or "")
+    if manifest is None:
+        out.append("has no manifest")
+    elif [b.manifest for b in bodies(events, ProjectionContext)] != [manifest.id]:
+        out.append("has no projection of its manifest")
+    original = store.event(link.event_id or "")
+    messages = [event for event in events if event.kind == "message"]
+    copy = body_of(messages[0]) if messages else None
+    if original is None or not isinstance(copy, Message) or copy.continued_from is None:
+        out.append("has no copy of the initiating message")
+    elif copy.continued_from.event != original.id or copy.text != body_of(original).text:
+        out.append("has a copy of another message")
+    if not any(r.input_event == messages[0].id for r in store.runs(link.to_session)):
+        out.append("has no first run")
+    return out

@@ -99,7 +99,9 @@ def test_the_same_key_gives_the_same_successor_after_the_store_was_reopened(worl
     session_id = world.conversation()
     made = world.log.continue_session(session_id, CITING, key="k")
     world.reopen()
-    assert world.log.continue_session(session_id, COMMAND, key="k") == msgspec.structs.replace(made, repeated=True)
+    assert world.log.continue_session(session_id, COMMAND, key="k") == msgspec.structs.replace(
+        made, repeated=True
+    )
     assert len(world.store.links(session_id)) == 1
 
 
@@ -244,9 +246,7 @@ def test_a_source_that_cannot_be_had_is_named_by_its_number(
     world: World, source: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(SourceNotFound, match=why) as refused:
-        world.log.continue_session(
-            world.conversation(), {**COMMAND, "sources": [{"from_seq": 1}, source]}
-        )
+        world.log.continue_session(world.conversation(), {**COMMAND, "sources": [{"from_seq": 1}, source]})
     assert refused.value.details["index"] == 2
 
 
