@@ -16,12 +16,14 @@ It is deliberately not a price: money is in ``bodies.Usage``, as the engine meas
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from onward.core.codec import flat
-from onward.core.transcript import TranscriptMessage
+
+if TYPE_CHECKING:
+    from onward.core.transcript import TranscriptMessage
 
 MESSAGE_OVERHEAD: Final = 4
 """Tokens that each message costs beside its words: the role and the marks around it.

@@ -10,8 +10,9 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from onward.core import ids as make
 from onward.core.bodies import Body
@@ -57,15 +58,14 @@ class RandomIds:
             return drawn[:16]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Platform:
+class Platform(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the verbs act on and with."""
 
     store: Store
     account_id: str = LOCAL_ACCOUNT
     clock: Clock = wall_clock
-    ids: Ids = field(default_factory=RandomIds)
-    counter: Counter = field(default_factory=CharsCounter)
+    ids: Ids = msgspec.field(default_factory=RandomIds)
+    counter: Counter = msgspec.field(default_factory=CharsCounter)
     host: str = ""
     """The name of this machine, as people know it."""
 

@@ -8,17 +8,21 @@ number, so what its source said later never leaks into a branch, nor what a bran
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from onward.core import ids as make
 from onward.core.bodies import Pins, Plan, SessionChange
 from onward.core.codec import Erased, body_of, encode
 from onward.core.events import PERSON, Event
-from onward.core.manifest import Scope
 from onward.core.records import Link, Session, Workspace
 from onward.errors import EventNotFound, InvalidInput, LimitExceeded
 from onward.service.platform import Platform
 from onward.store.contract import Append, Batch, Erase, SessionPatch, SessionQuery
+
+if TYPE_CHECKING:
+    from onward.core.manifest import Scope
 
 MAX_TITLE = 120
 """Characters of a title."""
@@ -254,6 +258,8 @@ def fork(platform: Platform, session_id: str, seq: int | None = None, *, title: 
 
 def scope(platform: Platform, session: Session) -> tuple[Scope, ...]:
     """Return the stretches of log that a session's history is made of: its sources' first, its own last."""
+    from onward.core.manifest import Scope  # late: listing and reading have no use for manifests
+
     out = [Scope(session=session.id, from_seq=1, to_seq=session.head_seq)]
     seen = {session.id}
     current = session.id

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from onward.core.events import Event, iso
-from onward.core.lines import said, whole
 from onward.core.records import Session
 from onward.service import sessions
 from onward.service.platform import Platform
@@ -86,6 +85,8 @@ def show(call: Call) -> int:
         screen.flow(facts(session, platform), "  ")
         if session.description:
             screen.flow(session.description, "  ")
+        from onward.core.lines import said
+
         for link in links:
             ahead = link.from_session == session.id
             words = _ARROWS[link.type][0 if ahead else 1]
@@ -123,4 +124,6 @@ def read(call: Call) -> int:
 
 def print_event(event: Event) -> None:
     """Print an event as its line, what follows its first line set in."""
+    from onward.core.lines import whole
+
     screen.say(whole(event), indent="    ")
