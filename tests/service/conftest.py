@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from onward.store import open_store
-from onward.store.memory import MemoryStore
 from tests.service.conversations import World
+
+from onward.store.memory import MemoryStore
+from onward.store.sqlite import SqliteStore
 
 
 class Lasting(MemoryStore):
@@ -26,6 +26,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         store = Lasting()
         yield World(opened=lambda: store)
         return
-    made = World(opened=lambda: open_store(f"sqlite:///{tmp_path / 'onward.db'}"))
+    # These tests kill no machine, so they need not wait for its disk; those in tests/concurrency do.
+    made = World(opened=lambda: SqliteStore(tmp_path / "onward.db", synchronous="NORMAL"))
     yield made
     made.store.close()

@@ -160,12 +160,14 @@ def queued(log: Onward, session_id: str, text: str = "Later.") -> Run:
     return log.submit(session_id, text, engine="script")
 
 
-def halves(log: Onward) -> list[str]:
-    """What any continuation of a store lacks of the seven things that appear together (C2); nothing when all are whole."""
+def halves(log: Onward, of: str | None = None) -> list[str]:
+    """What any continuation of a store, or of one lineage, lacks of what appears together (C2)."""
     store, out = log.platform.store, []
     sessions: dict[str, list[Event]] = {}
     cursor: str | None = None
-    while True:
+    if of is not None:
+        sessions = {name: list(store.scan(name)) for name in log.lineage(of).sessions}
+    while of is None:
         page, cursor = log.sessions(limit=1000, cursor=cursor)
         sessions |= {session.id: list(store.scan(session.id)) for session in page}
         if cursor is None:

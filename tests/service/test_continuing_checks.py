@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.service.conversations import CITING, COMMAND, World, queued
 
 from onward.core.bodies import Pin, Pins, Plan, PlanStep
 from onward.core.continuing_command import Command, parse_command
@@ -25,7 +26,6 @@ from onward.errors import (
     TooManySuccessors,
     UnresolvedWork,
 )
-from tests.service.conversations import CITING, COMMAND, World, queued
 
 Spoil = Callable[[World, str, dict[str, Any]], None]
 

@@ -9,6 +9,16 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.service.conversations import (
+    CITING,
+    COMMAND,
+    World,
+    bodies,
+    call_directive,
+    halves,
+    queued,
+    script,
+)
 
 from onward.core import digests
 from onward.core.bodies import (
@@ -36,16 +46,6 @@ from onward.errors import (
 from onward.service import running, sessions
 from onward.store.contract import Batch
 from onward.store.memory import MemoryStore
-from tests.service.conversations import (
-    CITING,
-    COMMAND,
-    World,
-    bodies,
-    call_directive,
-    halves,
-    queued,
-    script,
-)
 
 
 @pytest.mark.requirement("C1", "L1")
