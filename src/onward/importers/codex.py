@@ -29,7 +29,7 @@ from onward.importers.codex_items import (
 )
 from onward.importers.codex_rows import Base, Item, NotAnObject, Row, item_in, row_of, spawned_by
 from onward.importers.contract import Counts, Draft, Line, Outcome, Strand, Survey, body, why_broken
-from onward.importers.harness import title_from
+from onward.importers.harness import ask_in, title_from
 from onward.importers.idents import Idents
 from onward.importers.moments import moment_in_uuid7, moment_of
 
@@ -263,8 +263,10 @@ class CodexReader:
             text = said_in(item)
             digest = short_digest(text.strip())
             self._remember(self._state.said, digest)
-            if digest in self._state.heard:
-                self._state.heard.remove(digest)
+            if (ask := ask_in(text)) != text.strip():
+                self._remember(self._state.said, short_digest(ask))
+            if heard := {digest, short_digest(ask_in(text))} & set(self._state.heard):
+                self._state.heard = [known for known in self._state.heard if known not in heard]
                 return None  # its mirror was read before it was written
             drafts = message_drafts(strand, item, at, ident, child=self._state.parent_thread is not None)
             spoken = next((d for d in drafts if item.role == "user" and not _is_aside(d)), None)

@@ -45,6 +45,8 @@ Progress = Callable[[int, int, str], None]
 
 AnyReader = ClaudeReader | CodexReader
 
+_BUFFER: Final = 1024 * 1024
+
 _LINES_NAMED: Final = 5
 """Broken lines that a reason names one by one."""
 
@@ -177,7 +179,7 @@ class _FileImport:
         account = msgspec.json.decode(prior.account, type=Account) if prior else Account()
         if prior and not account.partial and self._is_untouched(prior, status):
             return self._unchanged(prior, account)
-        with open(self.path, "rb") as file:
+        with open(self.path, "rb", buffering=_BUFFER) as file:
             limit = os.fstat(file.fileno()).st_size
             if self.candidate.document:
                 return self._read_document(file, limit, status.st_mtime_ns, prior)
