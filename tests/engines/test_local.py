@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from onward.core.transcript import TranscriptMessage
 from onward.engines.contract import Finished, Measured, Said, Started, TextDelta, Turn
 from onward.engines.local import LocalEngine, chat_messages, packaged_model
-from onward.testing.engine_contract import run_turn
+from onward.testing.engine_contract import collect, run_turn
 
 
 def turn(text: str, *history: TranscriptMessage, system: str = "") -> Turn:
@@ -121,6 +122,43 @@ def test_a_fact_in_its_context_is_used_and_one_that_is_not_there_is_not(model_fi
     cold = run_turn(engine, turn("What is the staging server called?"))
     assert "heron-2" in " ".join(signal.text.lower() for signal in seeded if isinstance(signal, Said))
     assert "heron-2" not in " ".join(signal.text.lower() for signal in cold if isinstance(signal, Said))
+
+
+def test_the_event_loop_goes_on_while_the_model_works(model_file: Path) -> None:
+    async def both() -> int:
+        ticks, done = 0, asyncio.Event()
+
+        async def answer() -> None:
+            await collect(LocalEngine(model_path=model_file, max_tokens=20), turn("word " * 300))
+            done.set()
+
+        task = asyncio.create_task(answer())
+        while not done.is_set():
+            ticks += 1
+            await asyncio.sleep(0)
+        await task
+        return ticks
+
+    # Each of the 20 tokens wakes the loop once; whatever is far above that ran while the model was computing.
+    assert asyncio.run(both()) > 200
+
+
+def test_a_turn_is_stopped_while_it_is_still_reading_or_waiting_for_its_turn(model_file: Path) -> None:
+    async def stop_both() -> None:
+        engine = LocalEngine(model_path=model_file)
+        reading = asyncio.create_task(collect(engine, turn("word " * 3500)))
+        waiting = asyncio.create_task(collect(engine, turn("word " * 3500)))
+        await asyncio.sleep(0)  # both have begun
+        for task in (waiting, reading):
+            task.cancel()
+        async with asyncio.timeout(10):
+            assert all(
+                isinstance(ended, asyncio.CancelledError)
+                for ended in await asyncio.gather(reading, waiting, return_exceptions=True)
+            )
+
+    run_turn(LocalEngine(model_path=model_file, max_tokens=1), turn("Say hello."))  # loaded before
+    asyncio.run(stop_both())
 
 
 def test_it_writes_nothing_to_the_terminal_and_leaves_no_file(model_file: Path, tmp_path: Path) -> None:
