@@ -69,7 +69,11 @@ def agent(text: str, **more: Any) -> Said:
 
 
 def call(id: str, name: str = "read_file", given: Any = None) -> Said:
-    return "tool_call", "agent", ToolCall(call=id, name=name, input={"path": "a.py"} if given is None else given)
+    return (
+        "tool_call",
+        "agent",
+        ToolCall(call=id, name=name, input={"path": "a.py"} if given is None else given),
+    )
 
 
 def result(id: str, output: Any = "content", **more: Any) -> Said:
@@ -103,7 +107,9 @@ calls: st.SearchStrategy[Said] = st.builds(
     st.sampled_from(({"path": "a"}, {}, "ls", [1])),
 )
 results: st.SearchStrategy[Said] = st.one_of(
-    st.builds(result, call_ids, outputs, status=st.sampled_from(("ok", "error", "not_started", "outcome_unknown"))),
+    st.builds(
+        result, call_ids, outputs, status=st.sampled_from(("ok", "error", "not_started", "outcome_unknown"))
+    ),
     st.builds(closer, call_ids),
 )
 unreadable: st.SearchStrategy[Said] = st.one_of(
@@ -111,7 +117,14 @@ unreadable: st.SearchStrategy[Said] = st.one_of(
         st.sampled_from(("message", "tool_call", "tool_result", "context", "checkpoint", "from_the_future")),
         st.sampled_from(("user", "agent", "tool")),
         st.sampled_from(
-            (b"\xff\xfe", b"not json", b"[]", b'{"call": "a", "status": "partial"}', b'{"role": "developer"}', b"")
+            (
+                b"\xff\xfe",
+                b"not json",
+                b"[]",
+                b'{"call": "a", "status": "partial"}',
+                b'{"role": "developer"}',
+                b"",
+            )
         ),
     )
 )

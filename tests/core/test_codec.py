@@ -43,12 +43,17 @@ from onward.core.codec import (
     text_of,
 )
 from onward.core.events import KINDS
+from onward.core.fencing import fence
 from onward.errors import InvalidInput
 from tests.core.histories import sealed
 
 anything = st.text(st.characters(codec=None), max_size=20)  # lone surrogates and NUL among them
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | anything,
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | anything,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(anything, inner, max_size=3),
     max_leaves=8,
 )
@@ -77,7 +82,18 @@ def test_any_json_under_any_kind_becomes_a_body(kind: str, value: Any) -> None:
 @pytest.mark.requirement("L4")
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{", b"\xff", b"\x00", b"[" * 100_000, b'{"a":' * 5000, b"1" * 10_000, b"NaN", b"1e999", b"\xef\xbb\xbf{}"],
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b"\x00",
+        b"[" * 100_000,
+        b'{"a":' * 5000,
+        b"1" * 10_000,
+        b"NaN",
+        b"1e999",
+        b"\xef\xbb\xbf{}",
+    ],
     ids=lambda data: repr(data[:8]),
 )
 @pytest.mark.parametrize("kind", ["message", "tool_call", "context", "raw", "plan", "from_the_future"])
@@ -92,10 +108,18 @@ def test_bytes_that_are_no_body_are_shown_as_they_are_with_the_reason(kind: str,
 @pytest.mark.parametrize(
     ("kind", "data", "why"),
     [
-        ("message", b'{"role":"developer","text":"hi"}', "message cannot be read: Invalid enum value 'developer'"),
+        (
+            "message",
+            b'{"role":"developer","text":"hi"}',
+            "message cannot be read: Invalid enum value 'developer'",
+        ),
         ("message", b'{"text":"hi"}', "message cannot be read: Object missing required field `role`"),
         ("context", b'{"form":"hologram","text":"hi"}', "context cannot be read"),
-        ("context", b'{"form":"notice","text":"hi"}', "context cannot be read: Object missing required field `summary`"),
+        (
+            "context",
+            b'{"form":"notice","text":"hi"}',
+            "context cannot be read: Object missing required field `summary`",
+        ),
         ("context", b'{"form":"notice","summary":" "}', "a notice needs a summary"),
         ("later", b"{}", "unknown kind 'later'"),
     ],
@@ -123,7 +147,11 @@ def test_an_imported_record_is_kept_whatever_it_holds(record: Any) -> None:
 
 
 @pytest.mark.requirement("L2", "L4")
-@given(st.dictionaries(st.text(min_size=1, max_size=8).filter(lambda k: k not in Message.__struct_fields__), json_values))
+@given(
+    st.dictionaries(
+        st.text(min_size=1, max_size=8).filter(lambda k: k not in Message.__struct_fields__), json_values
+    )
+)
 def test_fields_of_a_newer_version_stay_in_the_bytes_and_do_not_disturb(newer: dict[str, Any]) -> None:
     data = encode({"role": "user", "text": "hi", **newer})
     event = sealed([("message", "user", data)])[0]
@@ -137,6 +165,13 @@ def test_text_that_utf8_cannot_hold_survives_the_round_trip(text: str) -> None:
     data.decode("utf-8")
     assert text_of(decode("message", data)) == text
     assert call_of("tool_call", encode(ToolCall(call=text, name="x"))) == (text, False)
+
+
+def test_fenced_text_is_written_as_the_text_it_is() -> None:
+    for text in ("a", "\ud800"):
+        quoted = fence(text, "page")
+        assert text_of(decode("context", encode(Opaque(text=quoted)))) == str(quoted)
+        assert flat({"page": fence("\ud800", "page"), "\ud800": 1}).isascii()
 
 
 def nested(depth: int) -> Any:
@@ -157,7 +192,9 @@ def test_nesting_too_deep_to_write_is_refused_with_a_reason_and_never_breaks_a_d
     assert flat(nested(100_000)) == "(nested too deeply to be shown)"
 
 
-@pytest.mark.parametrize(("value", "text"), [(None, ""), ("as it is", "as it is"), ({"a": 1}, '{"a":1}'), (b"\xff", "�"), (0, "0")])
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, ""), ("as it is", "as it is"), ({"a": 1}, '{"a":1}'), (b"\xff", "�"), (0, "0")]
+)
 def test_tool_values_are_shown_as_text(value: Any, text: str) -> None:
     assert flat(value) == text
 
@@ -179,9 +216,7 @@ def test_the_call_of_a_tool_event_is_found_even_where_the_rest_cannot_be_read(
     assert call_of(kind, data) == found
 
 
-REFERENCE = RecalledReference(
-    source="ses_1", label="x", captured_seq=3, original=2, retained=1, omitted=1
-)
+REFERENCE = RecalledReference(source="ses_1", label="x", captured_seq=3, original=2, retained=1, omitted=1)
 
 
 @pytest.mark.parametrize(

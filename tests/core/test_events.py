@@ -112,7 +112,10 @@ def test_a_removed_event_and_a_swapped_pair_are_found(news: list[NewEvent], data
     assert first_fault(renumbered) is not None
     swapped = [*events]
     swapped[at], swapped[at + 1] = swapped[at + 1], swapped[at]
-    assert first_fault(swapped) == (at, f"expected event {at + 1}, found {at + 2}: an event was removed or moved")
+    assert first_fault(swapped) == (
+        at,
+        f"expected event {at + 1}, found {at + 2}: an event was removed or moved",
+    )
     places = [msgspec.structs.replace(e, seq=n) for n, e in enumerate(swapped, 1)]
     assert first_fault(places) is not None
 
@@ -153,7 +156,14 @@ def test_the_digest_that_stays_depends_on_the_salt_that_went(body: bytes, salt: 
 
 
 headers = st.tuples(
-    anything, anything, st.integers(1, 99), st.integers(0, 99), anything, anything, anything, st.binary(max_size=5)
+    anything,
+    anything,
+    st.integers(1, 99),
+    st.integers(0, 99),
+    anything,
+    anything,
+    anything,
+    st.binary(max_size=5),
 )
 
 

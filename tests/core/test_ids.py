@@ -23,7 +23,9 @@ def test_sixteen_bytes_come_back_from_the_id_they_make(prefix: str, raw: bytes) 
 
 
 @given(TIMES, TIMES, ENTROPY, ENTROPY)
-def test_ids_sort_by_the_millisecond_in_which_they_were_made(a: int, b: int, first: bytes, second: bytes) -> None:
+def test_ids_sort_by_the_millisecond_in_which_they_were_made(
+    a: int, b: int, first: bytes, second: bytes
+) -> None:
     one, two = ids.make_id("evt", a, first), ids.make_id("evt", b, second)
     if a // 1000 != b // 1000:
         assert (one < two) == (a < b)

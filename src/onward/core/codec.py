@@ -58,7 +58,14 @@ class Erased(Body, frozen=True, kw_only=True):
     """Of a tool call or its result: the call id, which says nothing and keeps the pair together."""
 
 
-_encoder: Final = msgspec.json.Encoder()
+def _plain(value: Any) -> Any:
+    """Return a value that the encoder does not know as one that it does: a text of a special type is a text."""
+    if isinstance(value, str):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+_encoder: Final = msgspec.json.Encoder(enc_hook=_plain)
 _form_union: Any = FORMS[0] | FORMS[1] | FORMS[2] | FORMS[3] | FORMS[4] | FORMS[5] | FORMS[6] | FORMS[7]
 _decoders: Final[dict[str, msgspec.json.Decoder[Any]]] = {
     kind: msgspec.json.Decoder(_form_union if kind == "context" else struct)
@@ -85,7 +92,7 @@ def encode(body: Body | dict[str, Any]) -> bytes:
         try:
             return _encoder.encode(body)
         except UnicodeEncodeError:
-            plain = msgspec.to_builtins(body)
+            plain = msgspec.to_builtins(body, enc_hook=_plain)
             return json.dumps(plain, ensure_ascii=True, separators=(",", ":")).encode("ascii")
     except RecursionError:
         raise InvalidInput(what="a body", why="it is nested too deeply to be written as JSON") from None

@@ -298,7 +298,7 @@ def _item(event: Event, rank: int) -> _Item | None:
             metadata: dict[str, Any] = {"parts": [p.blob for p in body.parts]} if body.parts else {}
             if body.interrupted:
                 metadata["interrupted"] = True
-                text = f"{text} [interrupted here]".lstrip()
+                text = f"{text} [interrupted here]" if text else "[interrupted here]"
             if not text.strip():
                 return None
             message = TranscriptMessage(role=body.role, content=text, seq=event.seq, metadata=metadata)
@@ -350,7 +350,8 @@ def _answered(seq: int, call: str, output: str, status: Status) -> TranscriptMes
 
 
 def _told(seq: int, text: str, **metadata: Any) -> TranscriptMessage:
-    return TranscriptMessage(role="user", content=text, seq=seq, metadata=metadata)
+    # A plain string: what was fenced here is a message now, and encoders know no other strings.
+    return TranscriptMessage(role="user", content=str(text), seq=seq, metadata=metadata)
 
 
 def _with_parts(text: str, parts: Sequence[Part]) -> str:
