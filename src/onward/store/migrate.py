@@ -8,15 +8,15 @@ The schema of a file is the newest number recorded in it. A newer one than this 
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Final
 
 from onward.errors import StoreTooNew
 
-FOLDER: Final = Path(__file__).with_name("migrations")
+FOLDER: Final = os.path.join(os.path.dirname(__file__), "migrations")
 
 _RECORDS: Final = "CREATE TABLE IF NOT EXISTS migrations (version INTEGER PRIMARY KEY, name TEXT NOT NULL)"
 _CURRENT: Final = "SELECT max(version) FROM migrations"
@@ -24,10 +24,15 @@ _RECORD: Final = "INSERT INTO migrations (version, name) VALUES (?, ?)"
 
 
 @cache
-def known(folder: Path = FOLDER) -> tuple[tuple[int, str], ...]:
+def known(folder: str = FOLDER) -> tuple[tuple[int, str], ...]:
     """Return the migrations in a folder as (number, file name), in order."""
-    names = sorted(path.name for path in folder.glob("[0-9][0-9][0-9][0-9]_*.sql"))
+    names = (name for name in sorted(os.listdir(folder)) if name.endswith(".sql") and name[4:5] == "_")
     return tuple((int(name[:4]), name) for name in names)
+
+
+def newest() -> int:
+    """Return the number of the newest schema that this version knows."""
+    return known()[-1][0]
 
 
 def current(connection: sqlite3.Connection) -> int:
@@ -41,7 +46,7 @@ def current(connection: sqlite3.Connection) -> int:
     return found or 0
 
 
-def check_known(connection: sqlite3.Connection, path: str, folder: Path = FOLDER) -> int:
+def check_known(connection: sqlite3.Connection, path: str, folder: str = FOLDER) -> int:
     """Return the schema number of a database. Raises StoreTooNew when it is beyond the newest migration here."""
     found, newest = current(connection), known(folder)[-1][0]
     if found > newest:
@@ -50,7 +55,7 @@ def check_known(connection: sqlite3.Connection, path: str, folder: Path = FOLDER
 
 
 def migrate(
-    connection: sqlite3.Connection, application_id: int, path: str, folder: Path = FOLDER
+    connection: sqlite3.Connection, application_id: int, path: str, folder: str = FOLDER
 ) -> list[str]:
     """Apply what is missing and return the names of what was applied. The caller holds the write lock.
 
@@ -65,7 +70,9 @@ def migrate(
         try:
             connection.execute(f"PRAGMA application_id = {application_id}")
             connection.execute(_RECORDS)
-            for statement in statements((folder / name).read_text(encoding="utf-8")):
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                script = file.read()
+            for statement in statements(script):
                 connection.execute(statement)
             connection.execute(_RECORD, (version, name))
             connection.execute("COMMIT")

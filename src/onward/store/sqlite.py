@@ -14,9 +14,10 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
 from onward.core.events import Event
@@ -37,11 +38,8 @@ from onward.errors import StoreBusy, StoreClosed, StoreError, StoreReadOnly
 from onward.store import rules, sqlite_search
 from onward.store import statements as sql
 from onward.store.contract import Batch, Committed, Matches, SessionQuery
-from onward.store.migrate import migrate
-from onward.store.process_lock import ProcessLock
+from onward.store.migrate import newest
 from onward.store.rows import bindable, shape
-from onward.store.sqlite_batch import Stamps, event_of, stored_events
-from onward.store.sqlite_checks import faults
 from onward.store.sqlite_connection import (
     APPLICATION_ID,
     BUSY_SECONDS,
@@ -51,7 +49,10 @@ from onward.store.sqlite_connection import (
     recognise,
     translated,
 )
-from onward.store.sqlite_writer import Writer
+from onward.store.sqlite_events import Stamps, event_of, stored_events
+
+if TYPE_CHECKING:
+    from onward.store.sqlite_writer import Writer
 
 R = TypeVar("R", bound=Record)
 
@@ -75,12 +76,32 @@ class SqliteStore:
         self._closed = False
         self._pid = os.getpid()
         self._sealed = is_sealed(self.path)
-        found = recognise(self.path, sealed=self._sealed)
-        if self._sealed and not found:
+        self._synchronous = synchronous
+        self._opening = threading.Lock()
+        self._opened: Writer | None = None
+        schema = recognise(self.path, sealed=self._sealed)
+        if self._sealed and not schema:
             raise StoreReadOnly(path=self.path, why="it is empty and cannot be written")
-        self._writer = None if self._sealed else self._open_writer(synchronous)
+        if not self._sealed and schema < newest():
+            self._open_writer()
 
-    def _open_writer(self, synchronous: str) -> Writer:
+    @property
+    def _writer(self) -> Writer | None:
+        """What writes, or None where nothing can be written. It is opened at the first use: who only reads needs no lock."""
+        return self._opened or (None if self._sealed else self._open_writer())
+
+    def _open_writer(self) -> Writer:
+        with self._opening:
+            self._check_open()
+            if self._opened is None:
+                self._opened = self._new_writer()
+            return self._opened
+
+    def _new_writer(self) -> Writer:
+        from onward.store.migrate import migrate
+        from onward.store.process_lock import ProcessLock
+        from onward.store.sqlite_writer import Writer
+
         try:
             # Conversations are private: a new file is its owner's, and its log files take their mode from it.
             os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
@@ -96,7 +117,7 @@ class SqliteStore:
                 connection = undo.enter_context(contextlib.closing(connect(self.path)))
                 connection.execute("PRAGMA journal_mode = WAL").fetchone()
                 connection.execute(
-                    f"PRAGMA synchronous = {'NORMAL' if synchronous.upper() == 'NORMAL' else 'FULL'}"
+                    f"PRAGMA synchronous = {'NORMAL' if self._synchronous.upper() == 'NORMAL' else 'FULL'}"
                 )
                 migrate(connection, APPLICATION_ID, self.path)
             except sqlite3.Error as error:
@@ -110,18 +131,19 @@ class SqliteStore:
         return f"sqlite:///{quote(self.path)}"
 
     def commit(self, batch: Batch) -> Committed:
-        if self._writer is None:
+        if (writer := self._writer) is None:
             self._check_open()
             raise StoreReadOnly(path=self.path, why="the file or its folder does not allow it")
         rules.check_shape(batch)
-        return self._writer.commit(batch)
+        return writer.commit(batch)
 
     def close(self) -> None:
         if self._closed:
             return
-        if self._writer is not None:
-            self._writer.close()
-        self._closed = True
+        with self._opening:
+            if self._opened is not None:
+                self._opened.close()
+            self._closed = True
         while self._readers:
             self._readers.pop().close()
 
@@ -307,10 +329,10 @@ class SqliteStore:
         """Read what the log has and the index has not, within bounds. Return how much is left."""
         left = self.index_lag()
         for _ in range(_CATCH_UP):
-            if not left or self._writer is None:
+            if not left or self._sealed:
                 break
             try:
-                self._writer.run(sqlite_search.read_on, wait=_SEARCH_WAIT)
+                self._open_writer().run(sqlite_search.read_on, wait=_SEARCH_WAIT)
             except (StoreBusy, StoreError):
                 break  # somebody is writing a lot, or nothing can be written: the answer says that it is not complete
             left = self.index_lag()
@@ -321,17 +343,19 @@ class SqliteStore:
             return sqlite_search.lag(db)
 
     def reindex(self) -> int:
-        if self._writer is None:
+        if (writer := self._writer) is None:
             raise StoreReadOnly(path=self.path, why="the file or its folder does not allow it")
-        self._writer.run(sqlite_search.forget_all)
+        writer.run(sqlite_search.forget_all)
         total = 0
-        while (read := self._writer.run(sqlite_search.read_on)[0]) > 0:
+        while (read := writer.run(sqlite_search.read_on)[0]) > 0:
             total += read
         return total
 
     def check(self) -> list[str]:
+        from onward.store.sqlite_checks import faults
+
         with self._reader() as db:
             found = list(faults(db))
-        if self._writer is not None:
-            found += self._writer.run(lambda db: list(sqlite_search.faults(db)))
+        if (writer := self._writer) is not None:
+            found += writer.run(lambda db: list(sqlite_search.faults(db)))
         return found

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from onward.core.codec import call_of
 from onward.core.digests import body_digest
-from onward.core.events import Event, NewEvent, Source, seal
-from onward.core.ids import pack_id, unpack_id
+from onward.core.events import Event, NewEvent, seal
+from onward.core.ids import pack_id
 from onward.core.records import (
     Draft,
     EngineSession,
@@ -44,103 +44,10 @@ from onward.store.contract import (
     RunIs,
 )
 from onward.store.rows import bindable, readable, shape
+from onward.store.sqlite_events import Stamps, stored_events
 
 _PARAMETERS: Final = 500
 _KEPT: Final = frozenset(("tool_call", "tool_result", "plan", "pins"))
-
-Stamp = tuple[str, str, str, str | None]
-
-
-class Stamps:
-    """The few combinations of kind, actor, producer and engine, by number and by value. Rows are only ever added."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[Stamp, int] = {}
-        self._sources: dict[int, tuple[str, str, Source]] = {}
-
-    def number(self, connection: sqlite3.Connection, event: Event) -> int:
-        """Return the number of an event's stamp, adding a row the first time."""
-        source = event.source
-        stamp = (event.kind, event.actor, source.producer, source.engine)
-        number = self._numbers.get(stamp)
-        if number is None:
-            self.load(connection)
-            number = self._numbers.get(stamp)
-        if number is None:
-            number = connection.execute(sql.ADD_STAMP, tuple(map(bindable, stamp))).lastrowid
-            assert number is not None
-            self._add(number, stamp)
-        return number
-
-    def of(self, connection: sqlite3.Connection, number: int) -> tuple[str, str, Source]:
-        """Return kind, actor and the bare source behind a number."""
-        found = self._sources.get(number)
-        if found is None:
-            self.load(connection)
-            found = self._sources[number]
-        return found
-
-    def of_kinds(self, connection: sqlite3.Connection, kinds: Sequence[str]) -> list[int]:
-        """Return the numbers of all stamps with one of these kinds."""
-        self.load(connection)
-        return [number for stamp, number in self._numbers.items() if stamp[0] in kinds]
-
-    def load(self, connection: sqlite3.Connection) -> None:
-        """Read every row."""
-        for number, *stamp in connection.execute(sql.STAMPS):
-            kind, actor, producer, engine = map(readable, stamp)
-            self._add(number, (kind, actor, producer, engine))
-
-    def forget(self) -> None:
-        """Drop what is known: a rollback may have taken rows back."""
-        self._numbers = {}
-        self._sources = {}
-
-    def _add(self, number: int, stamp: Stamp) -> None:
-        kind, actor, producer, engine = stamp
-        self._numbers[stamp] = number
-        self._sources[number] = (kind, actor, Source(producer=producer, engine=engine))
-
-
-def event_of(connection: sqlite3.Connection, stamps: Stamps, session_id: str, row: tuple[Any, ...]) -> Event:
-    """Return the event of a row of ``statements.EVENTS``."""
-    seq, at, stamp, id_, chain, salt, digest, run, native_id, place, body = row
-    kind, actor, source = stamps.of(connection, stamp)
-    if native_id is not None or place is not None:
-        source = Source(
-            producer=source.producer,
-            engine=source.engine,
-            native_id=readable(native_id),
-            place=readable(place),
-        )
-    # An erased event is one that kept its digest. A row that lost its salt in any other way fails its chain.
-    return Event(
-        id=unpack_id("evt", id_),
-        session_id=session_id,
-        seq=seq,
-        at=at,
-        kind=kind,
-        actor=actor,
-        run_id=None if run is None else unpack_id("run", run),
-        source=source,
-        body=body,
-        salt=b"" if salt is None else salt,
-        digest=digest or body_digest(salt or b"", body),
-        chain=chain,
-    )
-
-
-def stored_events(
-    connection: sqlite3.Connection, stamps: Stamps, event_ids: Sequence[str]
-) -> dict[str, Event]:
-    """Return those of these events that are in the log, by id."""
-    found: dict[str, Event] = {}
-    for start in range(0, len(event_ids), _PARAMETERS):
-        packed = [pack_id(event_id) for event_id in event_ids[start : start + _PARAMETERS]]
-        for session_id, *row in connection.execute(sql.events_by_id(len(packed)), packed):
-            event = event_of(connection, stamps, session_id, tuple(row))
-            found[event.id] = event
-    return found
 
 
 class BatchWriter:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
@@ -64,9 +63,9 @@ def connect_reader(path: str, *, sealed: bool) -> sqlite3.Connection:
             connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
         except sqlite3.OperationalError:
             connection.close()
-            log = Path(path + "-wal")
-            if log.exists() and log.stat().st_size:
-                raise
+            with contextlib.suppress(FileNotFoundError):
+                if os.stat(f"{path}-wal").st_size:
+                    raise
             connection = connect(path, mode="ro", immutable=True)
     return connection
 
@@ -77,8 +76,8 @@ def is_sealed(path: str) -> bool:
     return os.path.exists(path) and not (os.access(path, os.W_OK) and os.access(folder, os.W_OK))
 
 
-def recognise(path: str, *, sealed: bool) -> bool:
-    """Return whether there is a store at this path; an absent or empty file is none yet.
+def recognise(path: str, *, sealed: bool) -> int:
+    """Return the schema number of the store at this path; 0 for an absent or empty file, which is none yet.
 
     Raises NotAStore for anything else that is there, and StoreTooNew for a store of a newer Onward. Writes nothing.
     """
@@ -86,13 +85,13 @@ def recognise(path: str, *, sealed: bool) -> bool:
         with open(path, "rb") as file:
             head = file.read(len(_MAGIC))
     except FileNotFoundError:
-        return False
+        return 0
     except IsADirectoryError:
         raise NotAStore(path=path, why="it is a folder") from None
     except OSError as error:
         raise StoreError(why=f"{path} cannot be read: {error.strerror}") from None
     if not head:
-        return False
+        return 0
     if head != _MAGIC:
         raise NotAStore(path=path, why="it does not begin like a SQLite database")
     try:
@@ -102,10 +101,9 @@ def recognise(path: str, *, sealed: bool) -> bool:
             if application != APPLICATION_ID:
                 # A first start that was cut off leaves a database without a single table; that one is still ours to fill.
                 if application == 0 and tables == 0:
-                    return False
+                    return 0
                 raise NotAStore(path=path, why="it is a database of another program")
-            check_known(connection, path)
-            return True
+            return check_known(connection, path)
     except sqlite3.Error as error:
         raise translated(error, path) from error
 

@@ -25,8 +25,9 @@ from onward.errors import OnwardError, StoreBusy, StoreClosed, StoreError
 from onward.store import rules, sqlite_search
 from onward.store.contract import Batch, Committed
 from onward.store.process_lock import ProcessLock
-from onward.store.sqlite_batch import BatchWriter, Stamps
+from onward.store.sqlite_batch import BatchWriter
 from onward.store.sqlite_connection import BUSY_SECONDS, translated
+from onward.store.sqlite_events import Stamps
 
 T = TypeVar("T")
 
