@@ -9,6 +9,8 @@ model: if it answers badly, the demo says so and ends with status 1.
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 import tempfile
 import textwrap
 import time
@@ -29,6 +31,8 @@ FACT: Final = "8417"
 PURPOSE: Final = "Answer the open question and prepare the release."
 BUDGET: Final = 1500
 """Tokens for the projection: the model of the demo has a window of four thousand."""
+ANSWER: Final[dict[str, Any]] = {"stop": ["\n\n"], "max_tokens": 80}
+"""One paragraph: a model of this size is at its best in its first."""
 WIDTH: Final = 88
 
 
@@ -49,9 +53,10 @@ def demo(as_json: bool = False) -> int:
         return 0 if result["ok"] else 1
     told.title("Look around")
     told.text(f"The demo's store stays in {folder} until you delete the folder. Try:")
+    program = "onward" if shutil.which("onward") else sys.argv[0]
     option = f"--store {folder / 'demo.db'}"
     for command in ("list", f"read {result['predecessor']}", f"manifest {result['successor']}", "verify"):
-        told.plain(f"  onward {option} {command}")
+        told.plain(f"  {program} {option} {command}")
     told.text(f"Finished in {result['seconds']} seconds.")
     return 0 if result["ok"] else 1
 
@@ -94,13 +99,13 @@ def _story(log: onward.Onward, told: _Teller, folder: Path) -> dict[str, Any]:
     told.title("3  A real model answers there (SmolLM2-135M, on this machine, no network)")
     question = str(_text(log, made.predecessor, record.initiating.seq))
     told.quote("question", question)
-    seeded = log.run(made.successor, engine="local")
+    seeded = log.run(made.successor, engine="local", engine_opts=ANSWER)
     told.quote("continued", seeded.reply or f"({seeded.reason})")
     told.text(seeded.opening_told)
 
     told.title("4  The same question to a session that knows nothing")
     cold_session = log.start("A cold start")
-    cold = log.run(cold_session.id, question, engine="local")
+    cold = log.run(cold_session.id, question, engine="local", engine_opts=ANSWER)
     told.quote("cold", cold.reply or f"({cold.reason})")
     knew, guessed = FACT in seeded.reply, FACT in cold.reply
     ok = knew and not guessed
