@@ -31,7 +31,18 @@ from onward.importers.claude_blocks import (
 )
 from onward.importers.claude_rows import LightRow, NotAnObject, Row, light_blocks_of, light_row_of, row_of
 from onward.importers.claude_tree import Tree
-from onward.importers.contract import Counts, Draft, Line, Outcome, Strand, Survey, body, why_broken
+from onward.importers.contract import (
+    Counts,
+    Draft,
+    Line,
+    Outcome,
+    Strand,
+    Survey,
+    body,
+    pack,
+    unpack,
+    why_broken,
+)
 from onward.importers.harness import command_title, is_harness, title_from
 from onward.importers.idents import Idents
 from onward.importers.moments import moment_of
@@ -63,6 +74,7 @@ class State(msgspec.Struct, kw_only=True, omit_defaults=True):
     at: int = 0
     agent_file: bool = False
     parent_session: str | None = None
+    idents: dict[str, int] = {}
     anchor: str = ""
     """The id of the last row that had one."""
     prompts: dict[str, str] = {}
@@ -77,7 +89,7 @@ class ClaudeReader:
     """Reads one transcript file. ``state`` is what ``save`` returned at the last import of it."""
 
     def __init__(self, state: bytes = b"", *, native_id: str = "", agent_file: bool = False) -> None:
-        self._state = msgspec.json.decode(state, type=State) if state else State()
+        self._state = unpack(state, State) if state else State()
         if not state:
             self._state.native_id = native_id
             self._state.agent_file = agent_file
@@ -92,7 +104,7 @@ class ClaudeReader:
         self._copies: set[int] = set()
         self._copied: set[str] = set()
         self._said: dict[str, str] = {}
-        self._idents = Idents()
+        self._idents = Idents(self._state.idents)
 
     @property
     def engine(self) -> str:
@@ -141,7 +153,8 @@ class ClaudeReader:
             for key in latest:
                 if key:
                     del strands[key].tips[:-1]
-        return msgspec.json.encode(self._state)
+        self._state.idents = self._idents.latest()
+        return pack(self._state)
 
     def restart(self) -> None:
         state = self._state

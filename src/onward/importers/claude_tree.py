@@ -83,7 +83,9 @@ class Tree:
                 self._seed(strand)
 
     def _seed(self, strand: Strand) -> None:
-        side = strand.kind == "child" and strand.key != ""  # an agent file's own main line is no side line of it
+        side = (
+            strand.kind == "child" and strand.key != ""
+        )  # an agent file's own main line is no side line of it
         index = self._add(Knot(NO_KNOT, strand.key, None, side=side, noise=False))
         knot = self._knots[index]
         knot.strand, knot.message, knot.last = strand.key, strand.tip_message, 0

@@ -28,7 +28,18 @@ from onward.importers.codex_items import (
     summary_in,
 )
 from onward.importers.codex_rows import Base, Item, NotAnObject, Row, item_in, row_of, spawned_by
-from onward.importers.contract import Counts, Draft, Line, Outcome, Strand, Survey, body, why_broken
+from onward.importers.contract import (
+    Counts,
+    Draft,
+    Line,
+    Outcome,
+    Strand,
+    Survey,
+    body,
+    pack,
+    unpack,
+    why_broken,
+)
 from onward.importers.harness import ask_in, title_from
 from onward.importers.idents import Idents
 from onward.importers.moments import moment_in_uuid7, moment_of
@@ -59,6 +70,7 @@ class State(msgspec.Struct, kw_only=True, omit_defaults=True):
     base: Base | None = None
     forked_from: str | None = None
     parent_thread: str | None = None
+    idents: dict[str, int] = {}
     anchor: str = ""
     """The identity of the line before."""
     agents: dict[str, str] = {}
@@ -75,14 +87,14 @@ class CodexReader:
     """Reads one rollout file. ``state`` is what ``save`` returned at the last import of it."""
 
     def __init__(self, state: bytes = b"", *, native_id: str = "") -> None:
-        self._state = msgspec.json.decode(state, type=State) if state else State()
+        self._state = unpack(state, State) if state else State()
         if not state:
             self._state.native_id = native_id
             self._state.strands[""] = Strand(key="")
         self._unanswered: set[str] = set()
         self._texts: set[str] = set()
         self._long: list[str] = []
-        self._idents = Idents()
+        self._idents = Idents(self._state.idents)
 
     @property
     def engine(self) -> str:
@@ -131,7 +143,8 @@ class CodexReader:
         return f"segment:{state.began}" if state.base and state.base.thread_id == state.native_id else ""
 
     def save(self) -> bytes:
-        return msgspec.json.encode(self._state)
+        self._state.idents = self._idents.latest()
+        return pack(self._state)
 
     def restart(self) -> None:
         state, strand = self._state, self.strands[""]
@@ -273,6 +286,8 @@ class CodexReader:
             if spoken is not None:
                 self._ask(text)
                 self._state.native_of[digest] = at, spoken.ident
+                if len(self._state.native_of) > _REMEMBERED:
+                    del self._state.native_of[next(iter(self._state.native_of))]
                 drafts = [*closers(strand, at, only=self._unanswered), *drafts]
             return drafts or None
         if item.type == "reasoning":

@@ -14,12 +14,14 @@ becomes a session of its own. Whoever writes a reader can prove it with ``onward
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 import msgspec
 
 from onward.core.bodies import Checkpoint
-from onward.core.codec import encode
+from onward.core.codec import encode, loads
+
+_S = TypeVar("_S", bound=msgspec.Struct)
 
 Line = tuple[int, int, bytes | None, int]
 """``(line number from 1, byte offset, bytes without the line end, size with it)``. The bytes are None when the line is
@@ -202,6 +204,22 @@ def body(fields: dict[str, Any]) -> bytes:
     Values may be ``msgspec.Raw``: native JSON, passed through as the bytes that were given.
     """
     return encode({name: value for name, value in fields.items() if value is not None and value is not False})
+
+
+def pack(state: msgspec.Struct) -> bytes:
+    """Return a reader's state as JSON; native ids and titles may hold what UTF-8 cannot."""
+    try:
+        return msgspec.json.encode(state)
+    except UnicodeEncodeError:
+        return encode(msgspec.to_builtins(state))
+
+
+def unpack(data: bytes, kind: type[_S]) -> _S:
+    """Return the state that ``pack`` packed."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.convert(loads(data), kind)
 
 
 def why_broken(error: ValueError) -> str:

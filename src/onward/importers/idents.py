@@ -3,26 +3,36 @@
 The same record must get the same identity at every import (invariant L3), also when lines before it were added or taken
 away; and two records that are equal byte for byte must not share one, or the second would vanish. So the identity is a
 digest of the bytes and of an anchor near them (the last record with an id, or the record before), plus a number for the
-second, third … record of that digest in one pass.
+second, third … record of that digest. Equal records stand close together, so the latest few are what the next import needs.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
+from typing import Final
+
+REMEMBERED: Final = 64
+"""Identities that are handed on to the next import."""
 
 
 class Idents:
-    """Gives identities out in the order of the file."""
+    """Gives identities out in the order of the file. ``given`` is what ``latest`` returned at the last import."""
 
-    def __init__(self) -> None:
-        self._given: dict[bytes, int] = {}
+    def __init__(self, given: dict[str, int] | None = None) -> None:
+        self._given: dict[str, int] = dict(given or {})
 
     def of(self, data: bytes, anchor: str = "") -> str:
         """Return the identity of a record, given its bytes and what it stands by."""
         h = hashlib.sha256(anchor.encode("utf-8", "surrogatepass"))
         h.update(b"\x00")
         h.update(data)
-        digest = h.digest()[:12]
-        count = self._given.get(digest, 0)
+        digest = h.hexdigest()[:24]
+        count = self._given.pop(digest, 0)
         self._given[digest] = count + 1
-        return digest.hex() if count == 0 else f"{digest.hex()}~{count}"
+        return digest if count == 0 else f"{digest}~{count}"
+
+    def latest(self) -> dict[str, int]:
+        """Return the latest identities and how often each was given."""
+        backwards = itertools.islice(reversed(self._given.items()), REMEMBERED)
+        return dict(reversed(list(backwards)))

@@ -29,7 +29,7 @@ from onward.importers import codex
 from onward.importers.claude_code import ClaudeReader
 from onward.importers.codex import CodexReader
 from onward.importers.codex_document import items_of
-from onward.importers.contract import Counts, Line, NeedsWhole, Survey
+from onward.importers.contract import Counts, Line, NeedsWhole, Survey, pack, unpack
 from onward.importers.discover import EMPTY, Candidate, NotRead, find
 from onward.importers.lines import LONGEST, lines_of
 from onward.service.importing_links import Linker
@@ -176,7 +176,7 @@ class _FileImport:
     def _run(self) -> FileReport:
         status = os.stat(self.path)
         prior = self.store.imported_file(self.account_id, self.path)
-        account = msgspec.json.decode(prior.account, type=Account) if prior else Account()
+        account = unpack(prior.account, Account) if prior else Account()
         if prior and not account.partial and self._is_untouched(prior, status):
             return self._unchanged(prior, account)
         with open(self.path, "rb", buffering=_BUFFER) as file:
@@ -289,7 +289,7 @@ class _FileImport:
         *,
         rewritten: bool,
     ) -> FileWriter:
-        account = msgspec.json.decode(prior.account, type=Account) if prior and prior.sessions else None
+        account = unpack(prior.account, Account) if prior and prior.sessions else None
         if prior is None:
             file_id = make.derived_id(make.FILE, 0, self.account_id, self.path)
         else:
@@ -426,7 +426,7 @@ class _FileImport:
             size=0,
             mtime_ns=mtime_ns,
             fingerprint=fingerprint(self.path, 0),
-            account=msgspec.json.encode(account),
+            account=pack(account),
             imported_at=self.now(),
             seen_size=limit,
         )

@@ -21,7 +21,7 @@ from onward.errors import Conflict, CycleRefused
 from onward.importers import claude_code, codex
 from onward.importers.claude_code import ClaudeReader
 from onward.importers.codex import CodexReader
-from onward.importers.contract import Strand
+from onward.importers.contract import Strand, pack, unpack
 from onward.importers.discover import Candidate
 from onward.importers.moments import moment_in_uuid7
 from onward.service.importing_originals import files_of, original_file
@@ -136,10 +136,10 @@ class Linker:
                 continue
             strand = reader.strands[""]
             strand.linked = True
-            account = msgspec.json.decode(imported.account, type=Account)
+            account = unpack(imported.account, Account)
             account.unlinked = False
             done = msgspec.structs.replace(
-                imported, state=reader.save(), account=msgspec.json.encode(account), imported_at=now()
+                imported, state=reader.save(), account=pack(account), imported_at=now()
             )
             links = (link,) if self._store.link(link.id) is None else ()
             try:

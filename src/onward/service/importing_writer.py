@@ -25,7 +25,7 @@ from onward.core.events import NewEvent, Source
 from onward.core.ids import Ids
 from onward.core.records import ImportedFile, Link, Original, Session, Workspace
 from onward.errors import Conflict
-from onward.importers.contract import Counts, Draft, Line, Reader, Strand
+from onward.importers.contract import Counts, Draft, Line, Reader, Strand, pack
 from onward.service.importing_originals import files_of, place_of, stretches
 from onward.store.contract import Append, Batch, SessionPatch, Store
 
@@ -221,7 +221,7 @@ class FileWriter:
             id=strand.session,
             account_id=self.account_id,
             created_at=strand.at,
-            title=strand.title,
+            title=self._title(strand),
             workspace_id=workspace,
             engine=self._engine,
             imported=True,
@@ -308,7 +308,7 @@ class FileWriter:
             size=end,
             mtime_ns=self._mtime_ns,
             fingerprint=fingerprint(self._path, end),
-            account=msgspec.json.encode(self.account),
+            account=pack(self.account),
             state=self.reader.save(),
             sessions=self.sessions(),
             imported_at=self._now(),
@@ -329,9 +329,12 @@ class FileWriter:
         self._pending = self._pool.submit(self._commit, batch, start, end)
 
     def _title(self, strand: Strand) -> str:
-        if strand.title or strand.kind != "fork" or strand.parent is None:
-            return strand.title
-        return f"{self.reader.strands[strand.parent].title} (branch)".strip()
+        title = strand.title
+        if not title and strand.kind == "fork" and strand.parent is not None:
+            title = f"{self.reader.strands[strand.parent].title} (branch)".strip()
+        return title.encode(
+            "utf-8", "replace"
+        ).decode()  # a title is for people, who cannot read lone surrogates
 
     def sessions(self) -> tuple[str, ...]:
         """Return the sessions of this file, the main line first."""
