@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.core.histories import sealed
 
 from onward.core.bodies import (
     BODIES,
@@ -45,7 +46,6 @@ from onward.core.codec import (
 from onward.core.events import KINDS
 from onward.core.fencing import fence
 from onward.errors import InvalidInput
-from tests.core.histories import sealed
 
 anything = st.text(st.characters(codec=None), max_size=20)  # lone surrogates and NUL among them
 json_values = st.recursive(
@@ -159,7 +159,7 @@ def test_fields_of_a_newer_version_stay_in_the_bytes_and_do_not_disturb(newer: d
     assert loads(event.body) == {"role": "user", "text": "hi", **newer}
 
 
-@pytest.mark.parametrize("text", ["\ud800", "a\udfffb", "\x00", "\u2028", "😀", "\ud83d"])
+@pytest.mark.parametrize("text", ["\ud800", "a\udfffb", "\x00", "\u2028", "😀"])
 def test_text_that_utf8_cannot_hold_survives_the_round_trip(text: str) -> None:
     data = encode(Message(role="user", text=text))
     data.decode("utf-8")

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.core.histories import SESSION, histories, sealed, user
 
 from onward.core import digests
 from onward.core.codec import Erased, body_of, encode
@@ -26,7 +27,6 @@ from onward.core.events import (
     micros,
     seal,
 )
-from tests.core.histories import SESSION, histories, sealed, user
 
 
 def first_fault(events: list[Event]) -> tuple[int, str] | None:

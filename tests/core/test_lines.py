@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.core.histories import Said, agent, call, histories, result, sealed, user
 
 from onward.core.bodies import (
     Approval,
@@ -26,7 +27,6 @@ from onward.core.bodies import (
 from onward.core.codec import Erased
 from onward.core.events import Source
 from onward.core.lines import POINTER_ABOVE, brief_line, clip, pointer, said, who, whole
-from tests.core.histories import Said, agent, call, histories, result, sealed, user
 
 OURS = re.compile(r"^\[\d[\d-]*\]", re.MULTILINE)
 

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.core.histories import OTHER, SESSION, event_id
 
 from onward.core.references import MAX_RELEVANCE, MAX_SEQ, Source, parse_source, parse_spec
 from onward.errors import InvalidInput
-from tests.core.histories import OTHER, SESSION, event_id
 
 FIRST, LAST = event_id(SESSION, 3), event_id(SESSION, 9)
 
