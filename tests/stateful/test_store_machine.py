@@ -28,6 +28,7 @@ from onward.store.contract import (
     HeadIs,
     LinksAre,
     NoOpenCalls,
+    NoRuns,
     RunChange,
     RunIs,
     SessionPatch,
@@ -39,6 +40,7 @@ from onward.store.sqlite import SqliteStore
 from onward.testing.store_cases import ACCOUNT, OTHER_ACCOUNT, World, first_fault
 
 STATES = ["queued", "running", "completed", "failed", "interrupted", "continued"]
+READS = ["session", "links", "runs", "unfinished", "open_calls", "state", "engine_sessions", "lineage"]
 WORDS = ["alpha", "beta", "gamma", "版本需求", "fooBar", "zürich"]
 
 
@@ -142,7 +144,12 @@ class Stores(RuleBasedStateMachine):
     )
     def continue_session(self, old: str, key: str | None, head: int, count: int, guarded: bool) -> Any:
         new = self.world.new_session()
-        guards = (HeadIs(old, head), LinksAre(old, "continuation", count), NoOpenCalls(old, ("a",)))
+        guards = (
+            HeadIs(old, head),
+            LinksAre(old, "continuation", count),
+            NoOpenCalls(old, ("a",)),
+            NoRuns(old),
+        )
         done = self.both(
             Batch(
                 guards=guards if guarded else (),
@@ -273,7 +280,7 @@ class Stores(RuleBasedStateMachine):
     def compare(self) -> None:
         """Everything that can be read is the same."""
         for session in self.known:
-            for read in ("session", "links", "runs", "open_calls", "state", "engine_sessions", "lineage"):
+            for read in READS:
                 assert getattr(self.model, read)(session) == getattr(self.tested, read)(session), read
             assert list(self.model.scan(session)) == list(self.tested.scan(session))
             for run in self.model.runs(session):

@@ -58,6 +58,8 @@ class BatchWriter:
         self._stamps = stamps
         self.last_pos = 0
         """The end of the log, as the newest append left it."""
+        self.appended = 0
+        """Events written since this was last set to 0."""
         self.erased = False
         """Whether a body was erased since this was last set to False."""
 
@@ -257,6 +259,7 @@ class BatchWriter:
             for place, event in kept:
                 self._keep(session, place, event)
             self.last_pos = pos
+            self.appended += len(rows)
         return events
 
     def _stored(self, events: Sequence[NewEvent]) -> dict[str, Event]:

@@ -213,29 +213,40 @@ class Writer:
                 self._db.execute("ROLLBACK")
 
     def _follow_up(self) -> None:
-        """Read the log into the index when it is due, and take erased bytes out of the write-ahead log."""
-        with contextlib.suppress(sqlite3.Error):
-            # The log is what was promised, and it is safe. An index that cannot be written shows in ``index_lag`` and
-            # ``check``; the next commit tries again.
-            if self._batches.last_pos - self._indexed >= rules.INDEX_LAG:
-                self._read_on()
-            if self._batches.erased:
-                self._batches.erased = False
-                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        """Read the log into the index when it is due, and take erased bytes out of the write-ahead log.
+
+        The log is what was promised, and by now it is safe: what goes wrong here is nobody's refusal. An index that cannot
+        be written shows in ``index_lag`` and ``check``, and the next commit tries again.
+        """
+        if self._batches.last_pos - self._indexed >= rules.INDEX_LAG:
+            self._read_on()
+        if self._batches.erased:
+            with contextlib.suppress(sqlite3.Error):
+                (busy, _, _) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                self._batches.erased = bool(busy)
 
     def _read_on(self) -> None:
+        """Read on until the index is level, or twice as far as was just appended: a long way is gone in many steps."""
+        left = 2 * (self._batches.appended + sqlite_search.STEP)
+        self._batches.appended = 0
         read = sqlite_search.STEP
-        while read == sqlite_search.STEP:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                read, self._indexed = sqlite_search.read_on(self._db)
-                self._db.execute("COMMIT")
-            except BaseException:
-                self._roll_back()
-                raise
+        with contextlib.suppress(sqlite3.Error):
+            while left > 0 and read == sqlite_search.STEP:
+                self._db.execute("BEGIN IMMEDIATE")
+                try:
+                    read, self._indexed = sqlite_search.read_on(self._db)
+                    self._db.execute("COMMIT")
+                except BaseException:
+                    self._roll_back()
+                    raise
+                left -= read
 
     def _shut(self) -> None:
         self._closed = True
+        # Whoever opens the file next may only read. A process that is writing now will see to the index itself.
+        if self._batches.last_pos > self._indexed and self._process_lock.acquire(0):
+            self._read_on()
+            self._process_lock.release()
         with contextlib.suppress(sqlite3.Error):
             self._db.close()
         self._process_lock.close()

@@ -13,7 +13,18 @@ from onward.core import digests, ids
 from onward.core.events import Event, NewEvent, Source, seal
 from onward.core.records import Draft, Session
 from onward.errors import Conflict, EventNotFound, InvalidId, InvalidInput, OnwardError, SessionNotFound
-from onward.store.contract import Append, Batch, Erase, HeadIs, LinksAre, NoDraft, NoOpenCalls, RunIs, Store
+from onward.store.contract import (
+    Append,
+    Batch,
+    Erase,
+    HeadIs,
+    LinksAre,
+    NoDraft,
+    NoOpenCalls,
+    NoRuns,
+    RunIs,
+    Store,
+)
 from onward.testing.store_cases import ACCOUNT, World, first_fault
 
 _AWKWARD = (
@@ -303,6 +314,8 @@ class LogContract:
             lambda _, run: RunIs(run, "running", None, 10),
             lambda session, _: NoOpenCalls(session),
             lambda session, _: NoOpenCalls(session, ("another",)),
+            lambda session, _: NoRuns(session),
+            lambda session, _: NoRuns(session, ("another",)),
             lambda _, run: NoDraft(run),
         ],
         ids=[
@@ -313,6 +326,8 @@ class LogContract:
             "lease renewed",
             "open calls",
             "other open calls",
+            "runs",
+            "other runs",
             "draft",
         ],
     )
@@ -345,6 +360,8 @@ class LogContract:
             RunIs(run.id, "running", None, 101),
             NoOpenCalls(session, ("open", "and more")),
             NoOpenCalls(other),
+            NoRuns(session, (run.id, "and more")),
+            NoRuns(other),
             NoDraft(run.id),
         )
         world.store.commit(

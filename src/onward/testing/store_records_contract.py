@@ -324,7 +324,11 @@ class RecordsContract:
         assert store.runs_in("running") == leased
         assert store.runs_in("running", lease_before=21) == leased[1:]
         assert store.runs_in("running", lease_before=10) == []
-        assert store.runs_in("completed") == []
+        assert store.unfinished(sessions[0]) == [*waiting, leased[0]]
+        world.change(leased[0].id, state="completed")
+        assert store.unfinished(sessions[0]) == waiting
+        assert [run.id for run in store.runs_in("completed")] == [leased[0].id]
+        assert store.runs_in("failed") == []
 
     def test_a_run_needs_its_session_and_its_own_id(self, world: World) -> None:
         run = world.run(world.session())
