@@ -23,13 +23,15 @@ from onward.core.manifest import Scope
 from onward.core.records import EngineSession, Run
 from onward.core.transcript import Limits, Transcript, TranscriptMessage, from_events, limited
 from onward.engines.contract import Engine, NativeSession
-from onward.errors import ContinuationModeUnavailable, InvalidInput
+from onward.errors import ContinuationModeUnavailable, InvalidInput, LimitExceeded
 from onward.service import sessions
 from onward.service.platform import Platform
 from onward.service.running import MODES
 
 HISTORY_LIMIT: Final = 1000
 """Events that a transcript is read from, unless asked otherwise."""
+HISTORY_MOST: Final = 100_000
+"""Events that a transcript can be read from at all."""
 WINDOW_SHARE: Final = 0.6
 """The part of an engine's context window that history may fill; the rest is for tools, the request and the answer."""
 
@@ -58,7 +60,10 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_options(given: bytes | dict[str, Any]) -> RunOptions:
-    """Read the options of a run. Raises InvalidInput for a mode or a field that does not exist."""
+    """Read the options of a run.
+
+    Raises InvalidInput for a mode or a field that does not exist, LimitExceeded for a limit that is none.
+    """
     raw = loads(given) if isinstance(given, bytes) else given
     unknown = sorted(set(raw) - set(RunOptions.__struct_fields__))
     if unknown:
@@ -71,9 +76,26 @@ def parse_options(given: bytes | dict[str, Any]) -> RunOptions:
     if mode not in MODES:
         raise InvalidInput(what=f"continuation mode {mode!r}", why=f"there are {', '.join(MODES)}")
     try:
-        return msgspec.convert({**raw, "continuation": mode}, RunOptions)
+        options = msgspec.convert({**raw, "continuation": mode}, RunOptions)
     except msgspec.ValidationError as error:
         raise InvalidInput(what="the run options", why=str(error)) from None
+    if not 1 <= options.limit <= HISTORY_MOST:
+        raise LimitExceeded(
+            what="the number of events a transcript is read from",
+            limit=f"1 to {HISTORY_MOST:,}",
+            found=options.limit,
+        )
+    _limits(options, None)
+    return options
+
+
+def _limits(options: RunOptions, window: int | None) -> Limits:
+    """Return the limits of a run, those of the engine's window included. Raises LimitExceeded for any below one."""
+    tokens = options.max_tokens_approx
+    if window is not None:
+        room = max(int(window * WINDOW_SHARE), 1)
+        tokens = room if tokens is None else min(tokens, room)
+    return Limits(max_messages=options.max_messages, max_chars=options.max_chars, max_tokens_approx=tokens)
 
 
 def prepare(platform: Platform, run: Run, engine: Engine) -> Prepared:
@@ -114,10 +136,7 @@ def history(
     own = msgspec.structs.replace(stretches[-1], to_seq=before.seq - 1)
     stretches = (*stretches[:-1], own) if before.session_id == session_id else stretches
     events = sessions.newest(platform, stretches, options.limit)
-    tokens = options.max_tokens_approx
-    if window is not None:
-        tokens = min(tokens or int(window * WINDOW_SHARE), int(window * WINDOW_SHARE))
-    limits = Limits(max_messages=options.max_messages, max_chars=options.max_chars, max_tokens_approx=tokens)
+    limits = _limits(options, window)
     begun = _projection(platform, stretches)
     if begun is None:
         return from_events(events, session_id, limits)
