@@ -10,7 +10,7 @@ from onward.core import words
 from onward.core.ranking import SCORED_CHARS, counted, stem
 
 # Few letters, so that words begin, end and run into one another; an accent, a script without spaces, signs and digits.
-texts = st.text(alphabet="aabdeginlrsty_ -.AB9éß日本\n", max_size=80)
+texts = st.text(alphabet="aabdeginlrsty_ -.AB9éßΣσ日本\n", max_size=80)
 
 
 def by_tokens(text: str, terms: list[str]) -> dict[str, int]:

@@ -112,7 +112,7 @@ def counted(text: str, terms: Sequence[str]) -> dict[str, int]:
     A stem is how every word begins that it is the stem of, so only words that begin with one of the stems are looked at.
     """
     wanted = {stem(t): t for t in terms}
-    low = words.index_text(text[:SCORED_CHARS]).lower()
+    low = words.lower(words.index_text(text[:SCORED_CHARS]))
     out: dict[str, int] = {}
     for found in _to_the_end_of_a_word(tuple(wanted)).finditer(low):
         start = found.start()

@@ -49,8 +49,8 @@ _word = re.compile(r"[^\W_]+")
 _seam = re.compile(
     r"[A-Z0-9](?:(?<=[a-z].)|(?<=[A-Z][0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[A-Z][A-Z])(?=[a-z]))", re.DOTALL
 )
+_ALPHANUMERIC: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _identifier_rest = re.compile(r"[A-Za-z0-9]*")
-_identifier_start = re.compile(r"[A-Za-z0-9]*\Z")
 _part = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
@@ -133,7 +133,7 @@ def cut(text: str) -> list[str]:
         if not word.isascii() and _unspaced_run().match(word):
             terms.update(dict.fromkeys([word] if len(word) == 1 else _pairs(word)))
         else:
-            terms.update(dict.fromkeys(_lower(part) for part in (_parts_of(word) or (word,))))
+            terms.update(dict.fromkeys(lower(part) for part in (_parts_of(word) or (word,))))
     return list(terms)
 
 
@@ -148,7 +148,7 @@ def query_terms(text: str) -> list[str]:
 
 def tokens(text: str) -> list[str]:
     """Return the tokens of a text that went through ``index_text``: runs of letters and digits, lower case."""
-    return _word.findall(_lower(text))
+    return _word.findall(lower(text))
 
 
 def is_prefix(term: str) -> bool:
@@ -156,7 +156,8 @@ def is_prefix(term: str) -> bool:
     return len(term) == 1 and not term.isascii() and _unspaced_run().match(term) is not None
 
 
-def _lower(text: str) -> str:
+def lower(text: str) -> str:
+    """Return ``text`` in lower case, as terms and tokens are."""
     # Python makes the sigma at the end of a word in capitals a final one; see _Fold.
     return text.lower() if text.isascii() else text.lower().replace("\u03c2", "\u03c3")
 
@@ -176,7 +177,8 @@ def _parts_in(text: str, seam: re.Match[str] | None) -> dict[str, None]:
     end = 0
     while seam is not None:
         at = seam.start()
-        begin = _identifier_start.search(text, max(end, at - _LONGEST_IDENTIFIER), at).start()  # type: ignore[union-attr]
+        begin = max(end, at - _LONGEST_IDENTIFIER)
+        begin += len(text[begin:at].rstrip(_ALPHANUMERIC))
         end = _identifier_rest.match(text, at).end()  # type: ignore[union-attr]
         if end - begin <= _LONGEST_IDENTIFIER:
             parts.update(dict.fromkeys(_parts_of(text[begin:end])))
