@@ -77,7 +77,11 @@ def _compete(kind: str, path: Path, writers: int, milliseconds: int) -> list[Wri
     command = [sys.executable, "-m", "onward.bench.writer", kind, str(path)]
     processes = [
         subprocess.Popen(
-            [*command, session, str(milliseconds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*command, session, str(milliseconds)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for session in sessions
     ]
@@ -85,16 +89,26 @@ def _compete(kind: str, path: Path, writers: int, milliseconds: int) -> list[Wri
         for process in processes:
             assert process.stdout is not None
             if process.stdout.readline() != "ready\n":
-                raise OnwardError("A writer process did not come up; its own words are above.")
+                raise _failed(process)
         for process in processes:
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        found = [process.communicate()[0] for process in processes]
+        found = []
+        for process in processes:
+            said, _ = process.communicate()
+            if process.returncode:
+                raise _failed(process)
+            found.append(msgspec.json.decode(said, type=Written))
+        return found
     finally:
         for process in processes:
             process.kill()
-            process.wait()
-    if any(process.returncode for process in processes):
-        raise OnwardError("A writer process failed; its own words are above.")
-    return [msgspec.json.decode(said, type=Written) for said in found]
+            process.communicate()
+
+
+def _failed(process: subprocess.Popen[str]) -> OnwardError:
+    """Return what a process that failed has to say, which is the last line of its traceback."""
+    process.kill()
+    words = process.communicate()[1].strip().splitlines() or [f"exit status {process.returncode}"]
+    return OnwardError(f"A writer process failed: {words[-1]}")
