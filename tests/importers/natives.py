@@ -54,9 +54,7 @@ class Claude:
         }
         return self.row("assistant", uuid, message=message, **more)
 
-    def calls(
-        self, uuid: str, call: str, name: str = "Bash", args: Row | None = None, **more: Any
-    ) -> Claude:
+    def calls(self, uuid: str, call: str, name: str = "Bash", args: Row | None = None, **more: Any) -> Claude:
         block = {"type": "tool_use", "id": call, "name": name, "input": args or {"command": "ls"}}
         return self.says(uuid, block, **more)
 

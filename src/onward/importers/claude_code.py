@@ -141,10 +141,6 @@ class ClaudeReader:
         """For an agent file, the engine's id of the session that started the subagent."""
         return self._state.parent_session
 
-    def holds(self, native_id: str) -> bool:
-        """Whether the lines that were surveyed have a row of this id."""
-        return self._tree is not None and self._tree.holds(native_id)
-
     def save(self) -> bytes:
         strands = self._state.strands
         if len(strands) > _LIVELY:

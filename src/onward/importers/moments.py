@@ -14,7 +14,7 @@ from onward.core.events import micros
 
 _MICROSECONDS_FROM: Final = 100_000_000_000_000
 _MILLISECONDS_FROM: Final = 100_000_000_000
-_LATEST: Final = 1 << 50
+_LATEST: Final = 1 << 53
 
 
 @lru_cache(maxsize=256)

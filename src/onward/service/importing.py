@@ -68,27 +68,30 @@ def import_paths(
     go on; what was committed before stays, and the next import resumes there.
     """
     named = {os.path.abspath(path) for path in paths if not path.is_dir()}
-    files: list[FileReport] = []
+    wanted: list[Candidate | FileReport] = []
     ignored: list[Ignored] = []
-    candidates: list[Candidate] = []
     for found in find(paths, engine):
         if isinstance(found, Candidate):
-            candidates.append(found)
+            wanted.append(found)
         elif found.failed or found.path in named:
-            files.append(_not_read(found))
+            wanted.append(_not_read(found))
         else:
             ignored.append(Ignored(path=found.path, reason=found.reason))
-    total, done = sum(candidate.size for candidate in candidates), 0
+    total, done = sum(entry.size for entry in wanted if isinstance(entry, Candidate)), 0
     linker = Linker(store, account_id)
-    for candidate in candidates:
+    files: list[FileReport] = []
+    for entry in wanted:
+        if isinstance(entry, FileReport):
+            files.append(entry)
+            continue
 
-        def step(at: int, *, base: int = done, path: str = candidate.path) -> None:
+        def step(at: int, *, base: int = done, path: str = entry.path) -> None:
             if progress is not None:
                 progress(base + at, total, path)
 
-        files.append(_FileImport(store, account_id, candidate, linker, now=now, ids=ids, step=step).run())
-        done += candidate.size
-        step(candidate.size)
+        files.append(_FileImport(store, account_id, entry, linker, now=now, ids=ids, step=step).run())
+        done += entry.size
+        step(0, base=done)
     notes = linker.link_all(now)
     return report_of([_noted(report, notes.get(report.path)) for report in files], ignored)
 

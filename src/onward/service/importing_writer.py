@@ -78,7 +78,6 @@ class FileWriter:
         self.file_id = file_id
         self.cursor = 0
         self.account = Account(key=key)
-        self.new_sessions: list[str] = []
         self._path = path
         self._limit = limit
         self._mtime_ns = mtime_ns
@@ -227,7 +226,6 @@ class FileWriter:
             imported=True,
         )
         self._sessions.append(session)
-        self.new_sessions.append(session.id)
         body = SessionChange(
             change="opened",
             engine=self._engine,
