@@ -230,23 +230,24 @@ class BatchWriter:
             raise SessionNotFound(session=append.session_id)
         session, seq, chain, updated_at, input_seq, last_pos = head
         pos: int = last_pos or 0
-        stored = self._stored(append.events)
+        packed = [pack_id(event.id) for event in append.events]
+        stored = self._stored(append.events, packed)
         events: list[Event] = []
         rows: list[tuple[Any, ...]] = []
         kept: list[tuple[int, Event]] = []
-        for new in append.events:
+        for new, id_ in zip(append.events, packed, strict=True):
             event = stored.get(new.id)
             if event is None:
                 seq += 1
                 pos += 1
-                event = seal(new, append.session_id, seq, chain)
+                event = stored[new.id] = seal(new, append.session_id, seq, chain)
                 chain = event.chain
-                stored[new.id] = event
-                rows.append(self._row(pos, session, event))
+                rows.append(self._row(pos, session, event, id_))
                 if new.at > updated_at:
                     updated_at = new.at
-                if rules.opens_input(new):
-                    input_seq = seq
+                if new.kind == "message":
+                    if rules.opens_input(new):
+                        input_seq = seq
                 elif new.kind in _KEPT:
                     kept.append((pos, event))
             events.append(event)
@@ -262,28 +263,28 @@ class BatchWriter:
             self.appended += len(rows)
         return events
 
-    def _stored(self, events: Sequence[NewEvent]) -> dict[str, Event]:
+    def _stored(self, events: Sequence[NewEvent], packed: list[bytes]) -> dict[str, Event]:
         """Return those of these events that are in the log already: nearly always none, which the index of ids knows."""
-        packed = [pack_id(event.id) for event in events]
         for start in range(0, len(packed), _PARAMETERS):
             some = packed[start : start + _PARAMETERS]
             if self._db.execute(sql.any_event(len(some)), some).fetchone():
                 return stored_events(self._db, self._stamps, [event.id for event in events])
         return {}
 
-    def _row(self, pos: int, session: int, event: Event) -> tuple[Any, ...]:
+    def _row(self, pos: int, session: int, event: Event, id_: bytes) -> tuple[Any, ...]:
+        run, source = event.run_id, event.source
         return (
             pos,
             session,
             event.seq,
             event.at,
             self._stamps.number(self._db, event),
-            pack_id(event.id),
+            id_,
             event.chain,
             event.salt,
-            None if event.run_id is None else pack_id(event.run_id),
-            bindable(event.source.native_id),
-            bindable(event.source.place),
+            None if run is None else pack_id(run),
+            None if source.native_id is None else bindable(source.native_id),
+            None if source.place is None else bindable(source.place),
             event.body,
         )
 

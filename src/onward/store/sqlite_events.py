@@ -44,32 +44,30 @@ class Stamps:
 
     def of(self, connection: sqlite3.Connection, number: int) -> tuple[str, str, Source]:
         """Return kind, actor and the bare source behind a number."""
-        found = self._sources.get(number)
-        if found is None:
-            self.load(connection)
-            found = self._sources[number]
-        return found
+        return self._sources.get(number) or self.load(connection)[number]
 
     def of_kinds(self, connection: sqlite3.Connection, kinds: Sequence[str]) -> list[int]:
         """Return the numbers of all stamps with one of these kinds."""
-        self.load(connection)
-        return [number for stamp, number in self._numbers.items() if stamp[0] in kinds]
+        return [number for number, (kind, _, _) in list(self.load(connection).items()) if kind in kinds]
 
-    def load(self, connection: sqlite3.Connection) -> None:
-        """Read every row."""
+    def load(self, connection: sqlite3.Connection) -> dict[int, tuple[str, str, Source]]:
+        """Read every row and return what is behind each number. Readers and the writer share what is known here."""
+        sources = self._sources
         for number, *stamp in connection.execute(sql.STAMPS):
             kind, actor, producer, engine = map(readable, stamp)
-            self._add(number, (kind, actor, producer, engine))
+            sources[number] = self._add(number, (kind, actor, producer, engine))
+        return sources
 
     def forget(self) -> None:
         """Drop what is known: a rollback may have taken rows back."""
         self._numbers = {}
         self._sources = {}
 
-    def _add(self, number: int, stamp: Stamp) -> None:
+    def _add(self, number: int, stamp: Stamp) -> tuple[str, str, Source]:
         kind, actor, producer, engine = stamp
         self._numbers[stamp] = number
-        self._sources[number] = (kind, actor, Source(producer=producer, engine=engine))
+        found = self._sources[number] = (kind, actor, Source(producer=producer, engine=engine))
+        return found
 
 
 def event_of(connection: sqlite3.Connection, stamps: Stamps, session_id: str, row: tuple[Any, ...]) -> Event:
@@ -83,6 +81,10 @@ def event_of(connection: sqlite3.Connection, stamps: Stamps, session_id: str, ro
             native_id=readable(native_id),
             place=readable(place),
         )
+    if not isinstance(
+        body, bytes
+    ):  # edited by hand: text where bytes were. It is shown, and its chain fails.
+        body = str(body).encode("utf-8", "surrogateescape")
     # An erased event is one that kept its digest. A row that lost its salt in any other way fails its chain.
     return Event(
         id=unpack_id("evt", id_),
