@@ -34,9 +34,10 @@ def disk(setting: Setting) -> Iterator[Figure]:
             for first in range(0, turns, _GROUP):
                 appends = []
                 for turn in range(first, min(first + _GROUP, turns)):
-                    events = tuple(
-                        event(platform, text, n) for n, text in enumerate(texts(setting.prose, _TURN))
+                    sizes = (
+                        _SMALLEST + prose.choose(2 * (BODY_BYTES - 40 - _SMALLEST)) for _ in range(_TURN)
                     )
+                    events = tuple(event(platform, prose.text(size), n) for n, size in enumerate(sizes))
                     payload += sum(len(e.body) for e in events)
                     appends.append(Append(session_id=sessions[turn % _SESSIONS], events=events))
                 platform.store.commit(Batch(appends=tuple(appends)))
