@@ -15,9 +15,11 @@ from tests.importers.natives import SESSION, Claude, Codex
 
 from onward.core.events import fault_in
 from onward.core.ids import LOCAL_ACCOUNT
-from onward.errors import InvalidInput, StoreFull
+from onward.errors import InvalidInput, NotFound, StoreFull
+from onward.service import sessions
 from onward.service.importing import import_paths, original_file, original_record
 from onward.service.importing_originals import files_of
+from onward.service.platform import Platform
 from onward.store.contract import Batch, Committed
 from onward.store.memory import MemoryStore
 from onward.testing.clock import FakeClock, FakeIds
@@ -479,3 +481,22 @@ def test_totals_add_up(desk: Desk) -> None:
     assert (report.totals.files, report.totals.imported, report.totals.sessions) == (2, 2, 2)
     assert report.totals.records.read == sum(f.records.read for f in report.files)
     assert report.totals.messages.user == sum(f.messages.user for f in report.files)
+
+
+@pytest.mark.requirement("L5")
+def test_erasing_an_imported_event_blanks_the_record_it_came_from(desk: Desk) -> None:
+    data = story().bytes()
+    report = desk.one(desk.write(desk.folder / "a.jsonl", data))
+    platform = Platform(store=desk.store, clock=desk.clock, ids=desk.ids)
+    secret = next(e for e in desk.events(report.sessions[0], "message") if b"And the tests?" in e.body)
+    sessions.erase(platform, secret.id)
+    with pytest.raises(NotFound):
+        original_record(desk.store, secret)
+    ((_, file_id),) = files_of(desk.store, report.sessions[0])
+    kept = b"".join(original_file(desk.store, file_id))
+    line = next(line for line in data.splitlines() if b"And the tests?" in line)
+    assert kept == data.replace(line, b" " * len(line))
+    for event in desk.events(report.sessions[0], "message"):
+        if event.id != secret.id:
+            assert original_record(desk.store, event)
+    assert desk.one(desk.folder / "a.jsonl").status == "unchanged"

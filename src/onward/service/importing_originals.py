@@ -56,17 +56,43 @@ def files_of(store: Store, session_id: str) -> list[tuple[str, str]]:
 def original_record(store: Store, event: Event) -> bytes:
     """Return the native record behind an imported event, byte for byte, without its line end.
 
-    Raises NotFound when the event was not imported, or its originals were dropped (an erasure does that).
+    Raises NotFound when the event was not imported, or its record was blanked (an erasure does that).
     """
-    found = _PLACE.fullmatch(event.source.place or "")
-    if found is None:
-        raise NotFound(what="an original record of event", value=event.id)
-    index, _, offset, length = (int(part) for part in found.groups())
-    files = files_of(store, event.session_id)
-    data = store.original(files[index][1], offset, length) if index < len(files) else None
-    if data is None:
+    found = _whereabouts(store, event)
+    data = store.original(*found) if found else None
+    if data is None or not data.strip():
         raise NotFound(what="the original record of event", value=event.id)
     return data
+
+
+def _whereabouts(store: Store, event: Event) -> tuple[str, int, int] | None:
+    """Return the file, the offset and the length of the record behind an event."""
+    found = _PLACE.fullmatch(event.source.place or "")
+    if found is None:
+        return None
+    index, _, offset, length = (int(part) for part in found.groups())
+    files = files_of(store, event.session_id)
+    return (files[index][1], offset, length) if index < len(files) else None
+
+
+def blanked_originals(store: Store, event: Event) -> tuple[Original, ...]:
+    """Return the stretches that hold the record behind an event, its bytes replaced by blanks; nothing if none is kept.
+
+    Written in the batch that erases the event (invariant L5). Every other record stays exact, and where it was; other events
+    of the same record (a response may have several blocks) lose their original with it.
+    """
+    found = _whereabouts(store, event)
+    if found is None:
+        return ()
+    file_id, start, length = found
+    blanked: list[Original] = []
+    for offset, size in store.originals(file_id):
+        first, last = max(start, offset), min(start + length, offset + size)
+        if first >= last or (data := store.original(file_id, offset, size)) is None:
+            continue
+        data = data[: first - offset] + b" " * (last - first) + data[last - offset :]
+        blanked.append(Original(file_id=file_id, offset=offset, length=size, data=zlib.compress(data, 1)))
+    return tuple(blanked)
 
 
 def original_file(store: Store, file_id: str) -> Iterator[bytes]:

@@ -381,8 +381,11 @@ def predecessor(platform: Platform, session_id: str) -> Link | None:
 def erase(platform: Platform, event_id: str, *, reason: str = "") -> Event:
     """Erase what an event says. Its digest stays, so the chain still verifies; the erasure is an event of its own (L5).
 
-    The words leave the search index in the same transaction. Return the event that records the erasure.
+    The words leave the search index in the same transaction, and so does the native record that an import kept of them.
+    Return the event that records the erasure.
     """
+    from onward.service.importing_originals import blanked_originals
+
     found = platform.store.event(event_id)
     if found is None or not platform.may_read(found.session_id):
         raise EventNotFound(event=event_id)
@@ -401,6 +404,7 @@ def erase(platform: Platform, event_id: str, *, reason: str = "") -> Event:
     written = platform.store.commit(
         Batch(
             erasures=(Erase(event_id=event_id, tombstone=tombstone),),
+            originals=blanked_originals(platform.store, found),
             appends=(Append(session_id=found.session_id, events=(note,)),),
         )
     )
