@@ -37,12 +37,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "importers": ("errors", "core", "importers"),
     "service": ("errors", "core", *EDGES, "service"),
     "runner": ("errors", "core", *EDGES, "service", "runner"),
-    "onward": PRODUCT,
-    "surfaces": (*PRODUCT, "surfaces", "bench"),
-    "__main__": (*PRODUCT, "surfaces"),
-    "testing": (*PRODUCT, "testing"),
+    "library": (*PRODUCT, "library"),
+    "onward": (*PRODUCT, "library"),
+    "surfaces": (*PRODUCT, "library", "surfaces", "bench"),
+    "__main__": (*PRODUCT, "library", "surfaces"),
+    "testing": (*PRODUCT, "library", "testing"),
     # What is measured is everything below the surfaces; those are measured as processes.
-    "bench": (*PRODUCT, "bench"),
+    "bench": (*PRODUCT, "library", "bench"),
 }
 
 # The core decides; it is told the time, the ids and the bytes.

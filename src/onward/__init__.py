@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from onward.errors import OnwardError
 
 if TYPE_CHECKING:
-    from onward.service.onward import Onward
+    from onward.library import Onward
 
 __all__ = ["Onward", "OnwardError", "__version__", "open"]
 
@@ -20,7 +20,7 @@ __version__ = "0.1.0"
 
 def open(url: str | None = None) -> Onward:  # noqa: A001 (onward.open is the name people expect)
     """Open a store: ``sqlite:///path`` or ``memory://``. Without a URL, the user's own (see ``onward doctor``)."""
-    from onward.service.onward import open_log
+    from onward.library import open_log
 
     return open_log(url)
 
@@ -28,7 +28,7 @@ def open(url: str | None = None) -> Onward:  # noqa: A001 (onward.open is the na
 def __getattr__(name: str) -> Any:
     """Load the class only when somebody asks for it: the command line starts without it."""
     if name == "Onward":
-        from onward.service.onward import Onward
+        from onward.library import Onward
 
         return Onward
     raise AttributeError(f"module 'onward' has no attribute {name!r}")

@@ -15,7 +15,7 @@ from onward.core.events import Event, NewEvent
 from onward.core.ids import LOCAL_ACCOUNT
 from onward.core.records import Link, Run
 from onward.engines.script import ScriptEngine
-from onward.service.onward import Onward
+from onward.library import Onward
 from onward.service.platform import Platform
 from onward.store.contract import Append, Batch, Store
 from onward.testing.clock import FakeClock, FakeIds

@@ -12,7 +12,7 @@ from onward.core.bodies import Plan
 from onward.core.records import Link
 from onward.errors import NotFound, OnwardError, SourceNotFound
 from onward.service import recalling, running, sessions
-from onward.service.onward import Onward
+from onward.library import Onward
 from onward.store.contract import Batch
 
 

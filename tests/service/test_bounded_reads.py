@@ -13,7 +13,7 @@ from onward.core.codec import encode
 from onward.core.continuing_command import parse_command
 from onward.core.events import NewEvent
 from onward.service import continuing, running
-from onward.service.onward import Onward
+from onward.library import Onward
 from onward.store.contract import Append, Batch
 from onward.store.memory import MemoryStore
 

@@ -30,7 +30,7 @@ from onward.engines.script import Begin, Call, Fail, Hang, Measure, Mutter, Say,
 from onward.errors import Conflict, EngineUnavailable, InvalidInput, LeaseLost
 from onward.runner import RunResult, execute
 from onward.service import running
-from onward.service.onward import Onward
+from onward.library import Onward
 from onward.store.contract import Batch
 
 PATIENCE = 20.0

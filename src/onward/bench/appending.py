@@ -18,7 +18,7 @@ from onward.bench.measure import Figure, absolute, alternating, compared, in_tur
 from onward.bench.payloads import Prose, event, texts
 from onward.bench.raw import RawLog
 from onward.bench.setting import Setting, open_at
-from onward.service.onward import Onward
+from onward.library import Onward
 from onward.store.contract import Append, Batch
 from onward.store.rules import INDEX_LAG
 

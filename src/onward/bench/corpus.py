@@ -16,7 +16,7 @@ from onward.bench.payloads import BODY_BYTES, Prose, event
 from onward.bench.setting import Setting, open_at
 from onward.core import ids as make
 from onward.core.records import Link
-from onward.service.onward import Onward
+from onward.library import Onward
 from onward.store.contract import Append, Batch
 
 SHARES: Final[dict[str, tuple[int, float]]] = {

@@ -18,8 +18,8 @@ from onward.core.continuation import Request, decide_continuation
 from onward.core.continuing_command import Command
 from onward.core.manifest import Handoff
 from onward.core.projection import DEFAULT_BUDGET
+from onward.library import Onward
 from onward.service import continuing
-from onward.service.onward import Onward
 from onward.store.contract import Append, Batch
 from onward.store.rules import INDEX_LAG
 

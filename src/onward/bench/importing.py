@@ -21,7 +21,7 @@ from onward.bench import native
 from onward.bench.measure import Figure, absolute, compared, in_turns, seconds
 from onward.bench.setting import Setting, open_at
 from onward.errors import StoreError
-from onward.service.onward import Onward
+from onward.library import Onward
 
 _DDL: Final = """
 CREATE TABLE events (

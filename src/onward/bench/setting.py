@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from onward.bench.payloads import Prose
-from onward.service.onward import Onward, open_log
+from onward.library import Onward, open_log
 
 if TYPE_CHECKING:
     from onward.bench.corpus import Corpus

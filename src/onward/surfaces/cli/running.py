@@ -15,9 +15,9 @@ import msgspec
 from onward.core.records import Run
 from onward.engines.contract import Engine, Said, Signal, TextDelta, ToolAnswered, ToolCalled
 from onward.errors import EngineError, InvalidInput, LimitExceeded
+from onward.library import Onward
 from onward.runner import RunResult
 from onward.service import running, sessions
-from onward.service.onward import Onward
 from onward.service.platform import Platform
 from onward.surfaces.cli import addresses, choosing, screen
 from onward.surfaces.cli.grammar import Call, UsageError

@@ -8,7 +8,7 @@ Library use is five lines:
         made = log.continue_session(session.id, log.draft(session.id, "Write the release notes"))
         print([event.kind for event in log.read(made.successor).events])
 
-Methods only pass on to the verbs in this package; what they promise is written there.
+Methods only pass on to the verbs in ``onward.service`` and to the runner; what they promise is written there.
 """
 
 from __future__ import annotations
