@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import AsyncIterator
 from typing import Any
@@ -54,7 +55,8 @@ class Rogue:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
                 if fault == "does not stop":
-                    await asyncio.sleep(1)
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(asyncio.Event().wait(), 1)
                 raise
         if "call" in turn.input:
             called = ToolCalled(call=f"{turn.run_id}.1", name="lookup", input={"value": "a"})
