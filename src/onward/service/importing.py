@@ -47,9 +47,6 @@ AnyReader = ClaudeReader | CodexReader
 
 _BUFFER: Final = 1024 * 1024
 
-_LINES_NAMED: Final = 5
-"""Broken lines that a reason names one by one."""
-
 
 def import_paths(
     store: Store,
@@ -158,7 +155,7 @@ class _FileImport:
         self.ids = ids
         self.step = step
         self.notes: list[str] = []
-        self.broken: list[tuple[int, str]] = []
+        self.resumed = False
 
     def run(self) -> FileReport:
         """Import the file. Whatever is wrong with it becomes a report; only the store's own failures are raised."""
@@ -247,7 +244,7 @@ class _FileImport:
         reader = self._reader(prior)
         if rewritten:
             reader.restart()
-            account = Account()
+            account = Account(key=account.key)
         cursor = prior.size if prior and not rewritten else 0
         whole = cursor == 0 or account.partial
         torn_at = _torn_at(file, limit)
@@ -269,7 +266,8 @@ class _FileImport:
             if not seen.dialogue:
                 return self._empty(reader, lines(0, 1), limit, mtime_ns, torn=torn_at is not None)
         writer = self._writer(reader, limit, mtime_ns, prior, rewritten=rewritten)
-        writer.start_at(cursor, account.line)
+        writer.start_at(cursor, account)
+        self.resumed = account.partial
         try:
             if cursor == 0:
                 self._share_with_copies(writer, reader, lambda: lines(0, 1), prior)
@@ -369,17 +367,15 @@ class _FileImport:
         for line in lines:
             outcome = reader.read(line)
             if outcome.verdict == "broken":
-                self.broken.append((line[0], outcome.why or "not JSON"))
+                writer.account.note_broken(line[0], outcome.why)
             if writer.add(line, outcome.drafts):
                 self.step(writer.cursor)
         writer.close_calls(reader.finish())
+        writer.account.counts = reader.counts
         if end is not None:
             writer.cursor = end
         account = writer.account
-        account.partial = False
         account.torn = int(torn_at is not None)
-        if torn_at is not None:
-            self.broken.append((account.line, "cut off, no line end"))
         if before:
             branches = [
                 s.session
@@ -388,17 +384,20 @@ class _FileImport:
             ]
             if branches:
                 self.notes.append(f"new records went to a branch: {', '.join(branches)}")
-        account.reason = self._reason()
+        account.reason = self._reason(account)
         account.unlinked = self.linker.is_awaited(reader)
+        # Links need both ends in the log. Until they are written too, this import is not done.
+        account.partial = self.linker.has_loose_ends(reader)
         writer.flush(titles=True)
         writer.settle()
-        if links := self.linker.inside(writer):
-            writer.flush(links=links)
+        if account.partial:
+            account.partial = False
+            writer.flush(links=self.linker.inside(writer))
             writer.settle()
         self.linker.take(self.candidate, reader, writer)
         counts = _with_torn(reader.counts, account.torn)
         records, messages = split(counts)
-        unchanged = reader.counts.read == read_before and bool(before)
+        unchanged = reader.counts.read == read_before and bool(before) and not self.resumed
         return FileReport(
             path=self.path,
             engine=reader.engine,
@@ -414,12 +413,14 @@ class _FileImport:
         self, reader: AnyReader, lines: Iterable[Line], limit: int, mtime_ns: int, *, torn: bool = False
     ) -> FileReport:
         """Account for a file in which nobody says anything. It makes no session, and is read anew when it grows."""
+        account = Account(torn=int(torn), empty=True)
         for line in lines:
             outcome = reader.read(line)
             if outcome.verdict == "broken":
-                self.broken.append((line[0], outcome.why or "not JSON"))
+                account.note_broken(line[0], outcome.why)
         self.notes.append("no message, call or result in it")
-        account = Account(counts=reader.counts, torn=int(torn), empty=True, reason=self._reason())
+        account.counts = reader.counts
+        account.reason = self._reason(account)
         imported = ImportedFile(
             id=make.derived_id(make.FILE, 0, self.account_id, self.path),
             account_id=self.account_id,
@@ -445,12 +446,14 @@ class _FileImport:
             messages=messages,
         )
 
-    def _reason(self) -> str | None:
+    def _reason(self, account: Account) -> str | None:
         notes = list(self.notes)
-        if self.broken:
-            shown = [f"line {number} ({why})" for number, why in self.broken[:_LINES_NAMED]]
-            more = len(self.broken) - len(shown)
-            notes.insert(0, f"broken: {', '.join(shown)}{f' and {more} more' if more else ''}")
+        shown = [f"line {number} ({why})" for number, why in account.broken]
+        if account.torn:
+            shown.append(f"line {account.line} (cut off, no line end)")
+        if shown:
+            more = account.counts.broken - len(account.broken)
+            notes.insert(0, f"broken: {', '.join(shown)}{f' and {more:,} more' if more > 0 else ''}")
         return "; ".join(notes) or None
 
 

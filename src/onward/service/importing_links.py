@@ -51,6 +51,14 @@ class Linker:
 
     # Inside one file
 
+    def has_loose_ends(self, reader: ClaudeReader | CodexReader) -> bool:
+        """Whether a session of this file is not linked yet to another one of it."""
+        strands = reader.strands
+        return any(
+            s.session and s.parent is not None and not s.linked and strands[s.parent].session
+            for s in strands.values()
+        )
+
     def inside(self, writer: FileWriter) -> tuple[Link, ...]:
         """Return the links between the sessions of one file that are not written yet, and mark them as written."""
         strands = writer.reader.strands

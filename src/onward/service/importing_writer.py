@@ -32,6 +32,9 @@ from onward.store.contract import Append, Batch, SessionPatch, Store
 EVENTS_A_BATCH: Final = 512
 BYTES_A_BATCH: Final = 1024 * 1024
 
+LINES_NAMED: Final = 5
+"""Broken lines that a report names one by one."""
+
 _FINGERPRINT: Final = 4096
 _KEPT_WITHIN: Final = 5_000
 """Events before a compaction among which the messages that it kept are looked for."""
@@ -47,12 +50,19 @@ class Account(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The number of the next line."""
     torn: int = 0
     """1 when the last line was torn off: counted as broken, not consumed."""
+    broken: list[tuple[int, str]] = []
+    """The first broken lines, and why each could not be read."""
     reason: str | None = None
     empty: bool = False
     partial: bool = False
     """An import that was stopped in the middle: more of the file was there to be read."""
     unlinked: bool = False
     """A session of this file has a parent in another file that is not here yet."""
+
+    def note_broken(self, number: int, why: str | None) -> None:
+        """Remember a broken line, if few were remembered so far."""
+        if len(self.broken) < LINES_NAMED:
+            self.broken.append((number, why or "not JSON"))
 
 
 class FileWriter:
@@ -103,10 +113,10 @@ class FileWriter:
         """Wait for what is being written. Closing twice is allowed."""
         self._pool.shutdown(wait=True)
 
-    def start_at(self, cursor: int, line: int) -> None:
+    def start_at(self, cursor: int, account: Account) -> None:
         """Go on where an earlier import stopped."""
         self.cursor = self._written = cursor
-        self.account.line = line
+        self.account.line, self.account.broken = account.line, account.broken
 
     def part_ways(self, key: str) -> None:
         """Become sessions of their own: the file is another telling of a session that is stored already."""
@@ -285,7 +295,7 @@ class FileWriter:
         )
         return encode(body)
 
-    def flush(self, *, links: tuple[Link, ...] = (), titles: bool = False, consume: bool = True) -> None:
+    def flush(self, *, links: tuple[Link, ...] = (), titles: bool = False) -> None:
         """Commit what was taken so far together with the cursor. Waits for the batch before, not for this one."""
         patches: tuple[SessionPatch, ...] = ()
         if titles:
@@ -294,7 +304,7 @@ class FileWriter:
                 for s in self.reader.strands.values()
                 if s.session and (title := self._title(s))
             )
-        start, end = self._written, self.cursor if consume else self._written
+        start, end = self._written, self.cursor
         self._written = end
         self.account.counts = self.reader.counts
         imported = ImportedFile(
