@@ -178,6 +178,48 @@ class CycleRefused(ContinuationRefused):
     code = "cycle_refused"
 
 
+class ReferenceRefused(OnwardError):
+    """The message was not sent, because of a session that it refers to: {why}."""
+
+    code = "reference_refused"
+
+
+class ReferenceInvalid(ReferenceRefused):
+    """{text!r} at character {position} does not name a session: {why}. Write @[label](onward-session:…)."""
+
+    code = "reference_invalid"
+
+
+class ReferenceSelf(ReferenceRefused):
+    """Session {session} cannot refer to itself: what it holds is in view already."""
+
+    code = "reference_self"
+
+
+class ReferenceTooMany(ReferenceRefused):
+    """A message may refer to at most {limit} sessions; this one refers to {found}. Send the others with another message."""
+
+    code = "reference_too_many"
+
+
+class ReferenceReadFailed(ReferenceRefused):
+    """Session {session} cannot be quoted: {why}. Nothing was sent."""
+
+    code = "reference_read_failed"
+
+
+class ReferenceBudgetExceeded(ReferenceRefused):
+    """What must stay of session {session} needs {needed} bytes; a quoted session may take {limit}. Nothing was sent."""
+
+    code = "reference_budget_exceeded"
+
+
+class ReferenceCancelled(ReferenceRefused):
+    """Quoting other sessions was cancelled. Nothing was sent."""
+
+    code = "reference_cancelled"
+
+
 class StoreError(OnwardError):
     """The store failed: {why}."""
 

@@ -23,8 +23,9 @@ It is deliberately not a sanitiser: no word is removed, and no claim is made tha
 from __future__ import annotations
 
 import functools
+import json
 import re
-from typing import Final
+from typing import Any, Final
 
 from onward.errors import InvalidInput
 
@@ -54,6 +55,8 @@ _in_value: Final = re.compile(rf'["<>&\n\t]|{_HIDDEN}')
 _escape: Final = re.compile(_ESCAPE)
 _name: Final = re.compile(r"[a-z][a-z0-9_-]*")
 _value: Final = r'"[^"<>\n]*"'
+
+_in_json: Final = re.compile(rf"[<\uff1c\ufe64]|&(?=#[xX])|{_HIDDEN}")
 
 _whole: Final = re.compile(
     rf"<{TAG} label={_value}(?: [a-z][a-z0-9_-]*={_value})*>\n{re.escape(DECLARATION)}\n(.*)\n</{TAG}>",
@@ -98,6 +101,16 @@ def attribute(value: str) -> str:
     return _in_value.sub(_written, value)
 
 
+def inert_json(value: Any) -> str:
+    """Return a value as compact JSON that a fence has nothing to escape in: it can be parsed where it stands.
+
+    Whatever ``fence`` would escape (every ``<`` besides, and what looks like one) is written as ``\\uXXXX``, which JSON
+    reads back as it was.
+    """
+    written = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _in_json.sub(_written_in_json, written)
+
+
 def unfence(fenced: str) -> str:
     """Return the text inside a fence exactly as it was given to ``fence``. Raises InvalidInput if this is no fence."""
     found = _whole.fullmatch(fenced)
@@ -118,6 +131,14 @@ def _in_body(frames: tuple[str, ...]) -> re.Pattern[str]:
 
 def _written(found: re.Match[str]) -> str:
     return f"&#x{ord(found[0]):X};"
+
+
+def _written_in_json(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code <= 0xFFFF:
+        return f"\\u{code:04x}"
+    high, low = divmod(code - 0x10000, 0x400)
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
 
 
 def _read(found: re.Match[str]) -> str:
