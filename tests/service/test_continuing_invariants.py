@@ -311,6 +311,46 @@ def test_the_successor_answers_its_first_message_before_the_input_that_moved_alo
     assert "And then this." in second.reply
 
 
+@pytest.mark.requirement("C4", "C6")
+def test_input_that_moves_after_its_message_was_said_brings_a_copy_that_names_the_original(
+    world: World,
+) -> None:
+    session_id = world.conversation()
+    failed = world.log.run(session_id, "The older request.", engine=script(Fail(reason="no network")))
+    again = world.log.retry(failed.run)
+    original = next(e for e in world.events(session_id) if e.run_id == failed.run and e.kind == "message")
+    world.say(session_id, "The newer request.")
+    with pytest.raises(UnresolvedWork, match=again.id):
+        world.log.continue_session(session_id, COMMAND)
+    made = world.log.continue_session(session_id, {**COMMAND, "transfer": {"pending_runs": [again.id]}})
+    runs = {world.log.run(made.successor, engine="script").run: None for _ in range(2)}
+    assert set(runs) == {made.run, again.id}
+    asked = [b for b in bodies(world.events(made.successor), Message) if b.role == "user"]
+    assert {b.text for b in asked} == {"The older request.", "The newer request."}
+    (older,) = [b.continued_from for b in asked if b.text == "The older request."]
+    assert older is not None
+    assert (older.session, older.event, older.digest) == (
+        session_id,
+        original.id,
+        digests.spell(original.digest),
+    )
+    assert world.log.verify().ok
+
+
+@pytest.mark.requirement("C6")
+def test_a_queued_answer_to_the_very_message_that_is_carried_is_given_by_the_successor_alone(
+    world: World,
+) -> None:
+    session_id = world.conversation()
+    failed = world.log.run(session_id, "The request.", engine=script(Fail(reason="no network")))
+    again = world.log.retry(failed.run)
+    made = world.log.continue_session(session_id, COMMAND)
+    left = running.get(world.platform, again.id)
+    assert left.state == "cancelled"
+    assert made.successor in (left.reason or "")
+    assert "The request." in world.log.run(made.successor).reply
+
+
 @pytest.mark.requirement("C6")
 def test_a_child_that_moved_along_is_still_unfinished_work_of_the_next_continuation(world: World) -> None:
     session_id = world.conversation()

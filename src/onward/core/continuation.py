@@ -157,7 +157,7 @@ def decide_continuation(
     manifest = _manifest(request, snapshot, inputs, projection, counter.name, engine)
     body = encode_manifest(manifest)
     new = _EventMaker(now, ids)
-    copy = new.event("message", _copied(initiating), initiating.actor)
+    copy = new.event("message", carried_message(initiating), initiating.actor)
     run = Run(
         id=ids.new(make.RUN),
         session_id=successor_id,
@@ -389,8 +389,8 @@ def _stretches(events: tuple[Event, ...]) -> tuple[Scope, ...]:
     return tuple(out)
 
 
-def _copied(initiating: Event) -> bytes:
-    """Return the body of the initiating message with its provenance added and nothing else changed (C4).
+def carried_message(initiating: Event) -> bytes:
+    """Return the body of a message that goes along to another session: its provenance is added, nothing else changed (C4).
 
     The provenance becomes the last member of the object; every byte before it is the original's. (Of two members with the
     same name the last one counts, so a ``continued_from`` that was there before is not one any more.)

@@ -29,7 +29,7 @@ from onward.core.continuing_command import MAX_KEY, Command, parse_command
 from onward.core.events import Event
 from onward.core.manifest import Manifest, decode_manifest
 from onward.core.projection import DEFAULT_BUDGET, Inputs, Offer, compile_projection
-from onward.core.records import Link, Session
+from onward.core.records import Link, Run, Session
 from onward.core.references import Source
 from onward.errors import Conflict, EventNotFound, InvalidInput, LimitExceeded, ManifestNotFound
 from onward.service import sessions
@@ -117,7 +117,10 @@ def continue_session(
             request, snapshot, platform.clock(), platform.ids, counter or platform.counter
         )
         try:
-            platform.store.commit(_batch(request, snapshot, decision, fence, still(snapshot)))
+            superseded = tuple(
+                r.id for r in platform.store.unfinished(session_id) if _superseded(r, snapshot.initiating)
+            )
+            platform.store.commit(_batch(request, snapshot, decision, fence, still(snapshot), superseded))
         except Conflict as conflict:
             if key is not None and (done := platform.store.link_by_key(session_id, key)) is not None:
                 return _made(platform, snapshot.session, done, repeated=True)
@@ -146,6 +149,7 @@ def load_snapshot(
     links = store.links(session_id)
     history = sessions.scope(platform, session)
     found = sessions.state(platform, session)
+    initiating = initiating_event(platform, session)
     runs = store.unfinished(session_id)
     children = []
     for link in _delegated(platform, session_id):
@@ -159,13 +163,13 @@ def load_snapshot(
         parent=next((ln for ln in links if ln.type == "child" and ln.to_session == session_id), None)
         if not session.imported
         else None,
-        initiating=initiating_event(platform, session),
+        initiating=initiating,
         offers=tuple(offer(platform, session, source) for source in command.sources),
         plan=found.get("plan"),
         pins=found.get("pins"),
         open_calls=tuple(store.open_calls(session_id)),
         children=tuple(children),
-        queued=tuple(r for r in runs if r.state == "queued"),
+        queued=tuple(r for r in runs if r.state == "queued" and not _superseded(r, initiating)),
         running=next((r for r in runs if r.state == "running"), None),
         scope=history,
         recent=tuple(sessions.newest(platform, history, RECENT_EVENTS)),
@@ -189,6 +193,16 @@ def _delegated(platform: Platform, session_id: str) -> list[Link]:
                 above = link.from_session
         current = above
     return out
+
+
+def _superseded(run: Run, initiating: Event | None) -> bool:
+    """Whether a queued run would answer the very message that the successor begins with, and so answers instead."""
+    return (
+        run.state == "queued"
+        and run.input is None
+        and initiating is not None
+        and run.input_event == initiating.id
+    )
 
 
 def _delegated_still(platform: Platform, session_id: str) -> Callable[[Snapshot], list[Guard]]:
@@ -306,7 +320,12 @@ def _identity(platform: Platform, session: Session, engine: str | None) -> tuple
 
 
 def _batch(
-    request: Request, snapshot: Snapshot, decision: Decision, fence: int | None, watched: Sequence[Guard]
+    request: Request,
+    snapshot: Snapshot,
+    decision: Decision,
+    fence: int | None,
+    watched: Sequence[Guard],
+    superseded: Sequence[str],
 ) -> Batch:
     """Return the one transaction of a continuation (C2)."""
     before = snapshot.session
@@ -314,11 +333,19 @@ def _batch(
         HeadIs(before.id, before.head_seq),
         LinksAre(before.id, "continuation", snapshot.successors),
         # Input that was submitted since the snapshot would be left behind unseen (C6).
-        NoRuns(before.id, tuple(r.id for r in (*snapshot.queued, snapshot.running) if r is not None)),
+        NoRuns(
+            before.id,
+            (*(r.id for r in (*snapshot.queued, snapshot.running) if r is not None), *superseded),
+        ),
         *watched,
     ]
-    guards += [RunIs(run_id, "queued") for run_id in decision.moved_runs]
+    guards += [RunIs(run_id, "queued") for run_id in (*decision.moved_runs, *superseded)]
     changes = [RunChange(run_id=r, session_id=decision.successor.id) for r in decision.moved_runs]
+    reason = f"its message is answered in {decision.successor.id}"
+    changes += [
+        RunChange(run_id=r, state="cancelled", ended_at=decision.link.created_at, reason=reason)
+        for r in superseded
+    ]
     if request.run_id is not None:
         changes.append(
             RunChange(

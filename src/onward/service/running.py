@@ -21,6 +21,7 @@ from onward.core import ids as make
 from onward.core.bodies import Message, SessionChange, ToolResult, Usage
 from onward.core.bodies import RunChange as RunChanged
 from onward.core.codec import body_of, encode
+from onward.core.continuation import carried_message
 from onward.core.events import PERSON, Event, NewEvent, Source
 from onward.core.records import FINAL_STATES, Draft, EngineSession, Run, RunState, Session
 from onward.core.transcript import UNANSWERED
@@ -128,6 +129,7 @@ def next_queued(platform: Platform, session_id: str) -> Run | None:
 def claim(platform: Platform, run_id: str, owner: str, *, engine: str, lease: float = LEASE_SECONDS) -> Run:
     """Start a queued run: take the lease and put its message into the log, in one transaction.
 
+    A run that moved along after its message had been said gets a copy of it here, which names the original.
     Raises Conflict when somebody else was faster or another run of the session is working, InvalidTransition when the run
     has ended.
     """
@@ -147,6 +149,12 @@ def claim(platform: Platform, run_id: str, owner: str, *, engine: str, lease: fl
         events.append(
             platform.event("message", run.input, run.input_actor, run_id=run_id, source=PERSON, at=now)
         )
+    elif (said := _said_elsewhere(platform, run)) is not None:
+        events.append(
+            platform.event(
+                "message", carried_message(said), said.actor, run_id=run_id, source=said.source, at=now
+            )
+        )
     started = RunChanged(run=run_id, state="running", engine=engine, attempt=run.attempt)
     events.append(platform.event("run", started, "system", run_id=run_id, at=now))
     change = RunChange(
@@ -155,7 +163,7 @@ def claim(platform: Platform, run_id: str, owner: str, *, engine: str, lease: fl
         owner=owner,
         lease_until=now + round(lease * 1_000_000),
         started_at=now,
-        input_event=events[0].id if run.input is not None else None,
+        input_event=events[0].id if len(events) > 1 else None,
         clear_input=run.input is not None,
     )
     done = platform.store.commit(
@@ -167,6 +175,12 @@ def claim(platform: Platform, run_id: str, owner: str, *, engine: str, lease: fl
         )
     )
     return done.runs[0]
+
+
+def _said_elsewhere(platform: Platform, run: Run) -> Event | None:
+    """Return the message of a run if it is in the log of another session, from which the run moved along."""
+    said = platform.store.event(run.input_event) if run.input_event else None
+    return said if said is not None and said.session_id != run.session_id and not said.erased else None
 
 
 def get(platform: Platform, run_id: str) -> Run:
