@@ -12,8 +12,9 @@ import json
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 import onward
 from onward.core.bodies import Message

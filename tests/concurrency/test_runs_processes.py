@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.concurrency.processes import together
 from tests.service.conversations import bodies
 
 import onward
 from onward.core.bodies import Message, RunChange
-from onward.service import running
 from onward.library import Onward
+from onward.service import running
 from onward.service.platform import wall_clock
 
 

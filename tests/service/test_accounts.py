@@ -11,8 +11,8 @@ from tests.service.conversations import COMMAND, World, new_account, queued
 from onward.core.bodies import Plan
 from onward.core.records import Link
 from onward.errors import NotFound, OnwardError, SourceNotFound
-from onward.service import recalling, running, sessions
 from onward.library import Onward
+from onward.service import recalling, running, sessions
 from onward.store.contract import Batch
 
 

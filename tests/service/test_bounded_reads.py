@@ -12,8 +12,8 @@ from onward.core.bodies import Message, Plan, PlanStep
 from onward.core.codec import encode
 from onward.core.continuing_command import parse_command
 from onward.core.events import NewEvent
-from onward.service import continuing, running
 from onward.library import Onward
+from onward.service import continuing, running
 from onward.store.contract import Append, Batch
 from onward.store.memory import MemoryStore
 

@@ -28,9 +28,9 @@ from onward.engines.contract import (
 )
 from onward.engines.script import Begin, Call, Fail, Hang, Measure, Mutter, Say, ScriptEngine, Stop, Think
 from onward.errors import Conflict, EngineUnavailable, InvalidInput, LeaseLost
+from onward.library import Onward
 from onward.runner import RunResult, execute
 from onward.service import running
-from onward.library import Onward
 from onward.store.contract import Batch
 
 PATIENCE = 20.0
