@@ -81,9 +81,8 @@ def event_of(connection: sqlite3.Connection, stamps: Stamps, session_id: str, ro
             native_id=readable(native_id),
             place=readable(place),
         )
-    if not isinstance(
-        body, bytes
-    ):  # edited by hand: text where bytes were. It is shown, and its chain fails.
+    if not isinstance(body, bytes):
+        # Edited by hand: text where bytes were. It is shown, and its chain fails.
         body = str(body).encode("utf-8", "surrogateescape")
     # An erased event is one that kept its digest. A row that lost its salt in any other way fails its chain.
     return Event(

@@ -12,8 +12,9 @@ from onward.core.codec import body_of
 from onward.core.continuing_command import parse_command
 from onward.core.projection import DEFAULT_BUDGET
 from onward.core.records import Session
+from onward.engines import engine_by_name
 from onward.engines.contract import Engine
-from onward.errors import InvalidInput, LimitExceeded, OnwardError
+from onward.errors import Conflict, InvalidInput, LimitExceeded, OnwardError
 from onward.service import continuing, drafting, opening
 from onward.service.continuing import Continuation
 from onward.service.platform import Platform
@@ -185,6 +186,8 @@ def _engine(call: Call, session: Session) -> Engine | None:
     It is looked for before anything is written: an engine that was named and cannot run refuses the whole command.
     """
     if call["no_run"]:
+        if call["engine"]:
+            engine_by_name(call["engine"])
         return None
     if choosing.engine_name(call["engine"], session.engine) is None:
         return None
@@ -209,6 +212,9 @@ def _answered(call: Call, platform: Platform, made: Continuation, engine: Engine
         try:
             return answer(call, platform, made.successor, None, engine, folder=None).reply or None
         except OnwardError as error:
+            now = platform.store.run(run.id)
+            if isinstance(error, InvalidInput | Conflict) and now is not None and now.state != "queued":
+                return None  # another process with the same key was faster; its answer is in the log
             # The successor stays, and so does the way to try again (invariant C7).
             error.details.update(_shape(made, None))
             error.message += f" The successor is {made.successor}; to try again: onward run {made.successor}"

@@ -5,8 +5,8 @@ the reference in the docs, so the three cannot disagree. Options may stand anywh
 what follows an option that takes a value is its value, whatever it looks like; after ``--`` everything is an argument,
 and so is a dash with a text behind it (``"- first point"``).
 
-Why not a library: a query has about 60 ms for everything (six starts of the interpreter). Importing click costs 16 of
-them beside msgspec, argparse 5, this module less than one, and ``onward --help`` must not pay for any.
+Why not a library: a query may take six starts of the interpreter, and takes 4.8. Importing click beside msgspec costs
+another 1.5, argparse 0.5, this module 0.1; and a library's errors and help would not read like ours.
 
 It is deliberately unable to do more than that: no abbreviations, no bundles of letters, no nested commands.
 """

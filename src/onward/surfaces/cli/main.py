@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from onward.errors import OnwardError
-from onward.surfaces.cli import grammar, helping
+from onward.surfaces.cli import grammar
 from onward.surfaces.cli.catalogue import COMMANDS
 from onward.surfaces.cli.grammar import Call, UsageError
 
@@ -39,9 +39,8 @@ def main() -> NoReturn:
     except BrokenPipeError:
         status = _pipe_closed()
     except OSError as error:
-        status = 1
-        _say(f"output_failed: {error.strerror}")
-        os._exit(status)
+        _say(f"os_error: standard output: {error.strerror}")
+        os._exit(1)
     if "asyncio" not in sys.modules:
         # The store is closed and nothing runs: taking the interpreter apart would only cost time (about 5 ms).
         os._exit(status)
@@ -50,7 +49,7 @@ def main() -> NoReturn:
 
 def run(argv: Sequence[str]) -> int:
     """Carry out a command line and return its exit status. Raises nothing for what a person can do wrong."""
-    asked_json = "--json" in argv
+    asked_json = "--json" in (argv[: list(argv).index("--")] if "--" in argv else argv)
     try:
         return _run(argv)
     except UsageError as error:
@@ -86,7 +85,9 @@ def _run(argv: Sequence[str]) -> int:
 
         return _say(f"onward {onward.__version__}", sys.stdout)
     if command is None or values["help"]:
-        width = min(_columns(), helping.WIDTH)
+        from onward.surfaces.cli import helping
+
+        width = min(_columns(helping.WIDTH), helping.WIDTH)
         shown = (
             helping.one_command(command, width) if command else helping.all_commands(COMMANDS.values(), width)
         )
@@ -161,11 +162,11 @@ def _pipe_closed() -> int:
     return PIPE_CLOSED
 
 
-def _columns() -> int:
+def _columns(otherwise: int) -> int:
     try:
         return max(os.get_terminal_size(sys.stdout.fileno()).columns, 30)
     except (OSError, ValueError, AttributeError):
-        return helping.WIDTH
+        return otherwise
 
 
 def _say(text: str, stream: Any = None) -> int:

@@ -105,9 +105,7 @@ def _piecewise(value: Any) -> bytes:
     if isinstance(value, msgspec.Raw):
         return bytes(value)
     if isinstance(value, msgspec.Struct):
-        config = value.__struct_config__
-        fields = {name: getattr(value, name) for name in value.__struct_encode_fields__}
-        return _piecewise({config.tag_field: config.tag, **fields} if config.tag_field else fields)
+        return _piecewise(msgspec.to_builtins(value))
     if isinstance(value, dict):
         return b"{" + b",".join(_piecewise(str(k)) + b":" + _piecewise(v) for k, v in value.items()) + b"}"
     if isinstance(value, list | tuple):
