@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.core.histories import OTHER, SESSION, Said, agent, call, result, sealed, user
 
@@ -396,6 +396,7 @@ bodies = st.fixed_dictionaries(
 
 @pytest.mark.requirement("C4")
 @given(bodies, st.sampled_from(("user", "trigger")), st.sampled_from((b"", b" ", b"\r\n\t")))
+@example({"role": "user", "text": "two  spaces, \t a tab\nand a line", "later": 1e-7}, "user", b"\n")
 def test_the_initiating_message_arrives_byte_for_byte_with_its_provenance(
     body: dict[str, Any], actor: str, after: bytes
 ) -> None:
@@ -694,6 +695,18 @@ def test_a_manifest_is_read_back_whatever_its_texts_hold(text: str) -> None:
     )
     assert decode_manifest(encode_manifest(manifest)) == manifest
     assert manifest.handoff.purpose == "p" + text
+
+
+@pytest.mark.requirement("C4")
+def test_the_copy_keeps_even_the_way_the_original_was_written() -> None:
+    written = b'{ "role": "user",\n  "text": "caf\\u00e9  1.50", "price": 1.50, "role": "user" }'
+    original = sealed([("message", "user", written)])[0]
+    copy = decided(found=snapshot(initiating=original)).successor_events[-1].body
+    assert copy.startswith(written[:-1])
+    said = decode("message", copy)
+    assert isinstance(said, Message)
+    assert said.text == "caf\u00e9  1.50"
+    assert said.continued_from is not None
 
 
 def test_parts_of_a_message_arrive_as_they_were() -> None:

@@ -173,6 +173,17 @@ def test_no_two_different_envelopes_share_a_header(a: Any, b: Any) -> None:
     assert (digests.header_bytes(*a) == digests.header_bytes(*b)) == (a == b)
 
 
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("place", [0, 4, 5])
+def test_a_letter_that_moves_from_one_field_to_the_next_moves_the_header(place: int) -> None:
+    # "k" before "a1:b" and "k4:a" before "b" are the same characters, were it not for the length in front of the first.
+    one: list[Any] = ["i", "s", 1, 2, "k", "a", "r", b"s"]
+    other = [*one]
+    one[place], one[place + 1] = "k", "a1:b"
+    other[place], other[place + 1] = "k4:a", "b"
+    assert digests.header_bytes(*one) != digests.header_bytes(*other)
+
+
 @given(st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999))
 def test_a_time_is_exact_to_the_microsecond_in_every_form(at: int) -> None:
     event = msgspec.structs.replace(sealed([user("a")])[0], at=at)

@@ -74,6 +74,13 @@ def test_entropy_of_another_length_is_a_mistake_of_the_caller() -> None:
         "ses_" + "0" * 26,
         "evt_ses_" + "0" * 26,
         "evt_" + "0" * 26 + "\n",
+        # What a number may hold and an id may not.
+        "evt_" + "0" * 12 + "_" + "0" * 13,
+        "evt_" + " " + "0" * 25,
+        "evt_" + "0" * 25 + " ",
+        "evt_" + "+" + "0" * 25,
+        "evt_" + "-" + "0" * 25,
+        "evt_" + "0B" + "0" * 24 + "L",
     ],
 )
 def test_what_is_no_event_id_is_refused_and_shown(value: str) -> None:

@@ -17,7 +17,7 @@ from onward.core.budget import CharsCounter, Counter
 from onward.core.codec import body_of, text_of
 from onward.core.events import Event
 from onward.core.exchanges import exchanges
-from onward.core.fencing import DECLARATION, TAG, unfence
+from onward.core.fencing import DECLARATION, TAG, disarmed, fence, unfence
 from onward.core.lines import whole
 from onward.core.manifest import CarriedPlan, CarriedState, Handoff, Omitted, Scope
 from onward.core.projection import (
@@ -588,6 +588,19 @@ def test_what_was_quoted_can_be_had_back_character_for_character() -> None:
     fenced = re.search(rf"<{TAG} .*</{TAG}>", text, re.DOTALL)
     assert fenced
     assert unfence(fenced[0]) == "[2] result: " + HOSTILE.replace("\n[2]", "\n(2)")
+
+
+@pytest.mark.requirement("T3")
+@pytest.mark.timeout(20)
+def test_a_bracket_before_a_desert_of_spaces_costs_linear_time() -> None:
+    desert = "<" + " " * 500_000
+    assert unfence(fence(desert, "page", frames=FRAMES)) == desert
+
+
+@pytest.mark.requirement("T3")
+def test_a_frame_is_told_from_a_longer_word() -> None:
+    text = "<state> <statement> <state-machine> </ STATE >"
+    assert disarmed(text, FRAMES) == "&#x3C;state> <statement> <state-machine> &#x3C;/ STATE >"
 
 
 # -- state ------------------------------------------------------------------------------------------------------------
