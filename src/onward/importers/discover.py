@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -48,6 +48,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     native_id: str = ""
     """What the file's name says the session is called; the file's own word counts more."""
     size: int = 0
+    untouched: bool = False
+    """It was imported before and looked the same when it was found, so it was not looked into."""
 
 
 class NotRead(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +64,9 @@ class NotRead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Found = Candidate | NotRead
+
+Known = Callable[[str, os.stat_result], str | None]
+"""Tells, by its path and status, the engine of a file that was imported and has not changed since; None for any other."""
 
 
 class Sniffed(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,11 +89,11 @@ def default_paths(environ: Mapping[str, str], home: Path) -> list[Path]:
     return [folder for folder in folders if folder.is_dir()]
 
 
-def find(paths: Sequence[Path], engine: str | None = None) -> Iterator[Found]:
+def find(paths: Sequence[Path], engine: str | None = None, *, known: Known | None = None) -> Iterator[Found]:
     """Yield every file under these paths once, main sessions before the subagents that hang on them.
 
     With ``engine``, named files are read as that engine's whatever they look like, and in folders other engines' files are
-    ignored. Raises InvalidInput for an engine whose files cannot be read.
+    ignored. A file that ``known`` answers for is not opened. Raises InvalidInput for an engine whose files cannot be read.
     """
     if engine is not None and engine not in ENGINES:
         raise InvalidInput(
@@ -97,13 +102,13 @@ def find(paths: Sequence[Path], engine: str | None = None) -> Iterator[Found]:
     seen: set[str] = set()
     for path in paths:
         if path.is_dir():
-            yield from _walk(path, engine, seen)
+            yield from _walk(path, engine, seen, known)
         elif (name := os.path.abspath(path)) not in seen:
             seen.add(name)
-            yield _named(name, engine)
+            yield _named(name, engine, known)
 
 
-def _walk(root: Path, engine: str | None, seen: set[str]) -> Iterator[Found]:
+def _walk(root: Path, engine: str | None, seen: set[str], known: Known | None) -> Iterator[Found]:
     visited: set[tuple[int, int]] = set()
     troubles: list[OSError] = []
     later: list[Found] = []
@@ -120,7 +125,7 @@ def _walk(root: Path, engine: str | None, seen: set[str]) -> Iterator[Found]:
             if path in seen:
                 continue
             seen.add(path)
-            found = _inside(path, engine)
+            found = _inside(path, engine, known)
             if isinstance(found, Candidate) and found.agent_file:
                 later.append(found)
             else:
@@ -130,7 +135,23 @@ def _walk(root: Path, engine: str | None, seen: set[str]) -> Iterator[Found]:
         yield NotRead(path=str(error.filename), reason=f"cannot be listed: {error.strerror}", failed=True)
 
 
-def _named(path: str, engine: str | None) -> Found:
+def _untouched(path: str, engine: str | None, known: Known | None) -> Candidate | None:
+    """Return a file that was imported before and looks the same since."""
+    if known is None:
+        return None
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    found = known(path, status)
+    if found is None or engine not in (None, found):
+        return None
+    return Candidate(path=path, engine=found, size=status.st_size, untouched=True)
+
+
+def _named(path: str, engine: str | None, known: Known | None) -> Found:
+    if untouched := _untouched(path, engine, known):
+        return untouched
     head, size, trouble = _head(path)
     if trouble:
         return NotRead(path=path, reason=trouble, failed=True, engine=engine)
@@ -144,7 +165,9 @@ def _named(path: str, engine: str | None) -> Found:
     return _candidate(path, sniffed.engine, sniffed, size)
 
 
-def _inside(path: str, engine: str | None) -> Found:
+def _inside(path: str, engine: str | None, known: Known | None) -> Found:
+    if untouched := _untouched(path, engine, known):
+        return untouched
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in (".jsonl", ".json", ".ndjson", ""):
         return NotRead(path=path, reason=f"not a session file: {suffix} is no format of sessions")

@@ -30,7 +30,7 @@ from onward.importers.claude_code import ClaudeReader
 from onward.importers.codex import CodexReader
 from onward.importers.codex_document import items_of
 from onward.importers.contract import Counts, Line, NeedsWhole, Survey, pack, unpack
-from onward.importers.discover import EMPTY, Candidate, NotRead, find
+from onward.importers.discover import EMPTY, Candidate, Known, NotRead, find
 from onward.importers.lines import LONGEST, lines_of
 from onward.service.importing_links import Linker
 from onward.service.importing_originals import files_of, original_file, original_record
@@ -67,7 +67,7 @@ def import_paths(
     named = {os.path.abspath(path) for path in paths if not path.is_dir()}
     wanted: list[Candidate | FileReport] = []
     ignored: list[Ignored] = []
-    for found in find(paths, engine):
+    for found in find(paths, engine, known=_untouched_in(store, account_id)):
         if isinstance(found, Candidate):
             wanted.append(found)
         elif found.failed or found.path in named:
@@ -91,6 +91,20 @@ def import_paths(
         step(0, base=done)
     notes = linker.link_all(now)
     return report_of([_noted(report, notes.get(report.path)) for report in files], ignored)
+
+
+def _untouched_in(store: Store, account_id: str) -> Known:
+    def known(path: str, status: os.stat_result) -> str | None:
+        prior = store.imported_file(account_id, path)
+        if prior is None or not _is_untouched(prior, status) or unpack(prior.account, Account).partial:
+            return None
+        return prior.engine
+
+    return known
+
+
+def _is_untouched(prior: ImportedFile, status: os.stat_result) -> bool:
+    return prior.seen_size == status.st_size and prior.mtime_ns == status.st_mtime_ns
 
 
 def _not_read(found: NotRead) -> FileReport:
@@ -177,16 +191,18 @@ class _FileImport:
         status = os.stat(self.path)
         prior = self.store.imported_file(self.account_id, self.path)
         account = unpack(prior.account, Account) if prior else Account()
-        if prior and not account.partial and self._is_untouched(prior, status):
+        if prior and not account.partial and _is_untouched(prior, status):
             return self._unchanged(prior, account)
+        if self.candidate.untouched:  # it changed after it was found, so nobody has looked what it is now
+            (found,) = find([Path(self.path)])
+            if isinstance(found, NotRead):
+                return _not_read(found)
+            self.candidate = found
         with open(self.path, "rb", buffering=_BUFFER) as file:
             limit = os.fstat(file.fileno()).st_size
             if self.candidate.document:
                 return self._read_document(file, limit, status.st_mtime_ns, prior)
             return self._read_lines(file, limit, status.st_mtime_ns, prior, account)
-
-    def _is_untouched(self, prior: ImportedFile, status: os.stat_result) -> bool:
-        return prior.seen_size == status.st_size and prior.mtime_ns == status.st_mtime_ns
 
     def _unchanged(self, prior: ImportedFile, account: Account) -> FileReport:
         if account.unlinked:
