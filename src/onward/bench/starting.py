@@ -1,12 +1,11 @@
 """Goal 8: what it costs to type ``onward``, against starting the interpreter to do nothing.
 
 Commands are run as the installed script runs them, in a process of their own, and take turns with ``python -c pass``. The
-store that the query asks holds a few thousand events and is up to date.
+store that the query asks holds a few thousand events, twenty of which have the word, and is up to date.
 """
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,9 @@ from onward.store.contract import Append, Batch
 SCRIPT: Final = "import sys; from onward.surfaces.cli.main import main; sys.exit(main())"
 """What the console script does."""
 
+HITS: Final = 20
+"""Events that hold the word which is searched for."""
+
 
 def start_up(setting: Setting) -> Iterator[Figure]:
     """Measure ``--help`` and a one-shot search."""
@@ -29,7 +31,10 @@ def start_up(setting: Setting) -> Iterator[Figure]:
         with open_at(path) as log:
             session = log.start("Measured").id
             said = texts(setting.prose, setting.size(5_000, 2_000, 50))
-            events = tuple(event(log.platform, f"{text} needle", n) for n, text in enumerate(said))
+            every = max(1, len(said) // HITS)
+            events = tuple(
+                event(log.platform, text if n % every else f"{text} needle", n) for n, text in enumerate(said)
+            )
             log.platform.store.commit(Batch(appends=(Append(session_id=session, events=events),)))
             log.search("needle")
         commands = {
@@ -45,13 +50,12 @@ def start_up(setting: Setting) -> Iterator[Figure]:
         for _ in range(setting.size(25, 9, 1)):
             for name, command in commands.items():
                 spent[name].append(seconds(lambda command=command: _run(command)) * 1000)  # type: ignore[misc]
-        bare = spent["python -c pass"]
         for name, target in (("onward --help", 4.5), ("onward search, one-shot", 6.0)):
             yield compared(
                 8,
                 f"{name}, against python -c pass",
                 ours=spent[name],
-                baseline=[statistics.median(bare)] * len(spent[name]),
+                baseline=spent["python -c pass"],
                 target=target,
                 bound="<=",
                 unit="ms",
