@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from onward.core.manifest import Manifest
+from typing import TYPE_CHECKING
+
 from onward.core.records import Link, Session
-from onward.service import continuing, recalling, sessions
+from onward.service import sessions
 from onward.service.sessions import Lineage
 from onward.surfaces.cli import addresses, screen, shapes
 from onward.surfaces.cli.grammar import Call
 from onward.surfaces.cli.opened import opened
+
+if TYPE_CHECKING:
+    from onward.core.manifest import Manifest
 
 _STEPS = {"continuation": "continued", "child": "delegated", "fork": "branched"}
 
@@ -82,6 +86,8 @@ def _named(name: str, session: Session | None, here: bool) -> str:
 
 def manifest(call: Call) -> int:
     """Show a manifest, or compile its projection again and compare."""
+    from onward.service import continuing
+
     with opened(call) as platform:
         given = call["ses"]
         name = given if given.startswith("man_") else addresses.session(platform, given).id
@@ -152,6 +158,8 @@ def _print(record: Manifest) -> None:
 
 def recalls(call: Call) -> int:
     """Show what a session read again."""
+    from onward.service import recalling
+
     with opened(call) as platform:
         report = recalling.recall_report(platform, addresses.session(platform, call["ses"]).id)
     if call.json:
