@@ -30,6 +30,7 @@ from onward.service import (
     drafting,
     opening,
     recalling,
+    referencing,
     running,
     sessions,
     verifying,
@@ -240,6 +241,24 @@ class Onward:
     def recalls(self, session_id: str) -> recalling.RecallReport:
         """Return what a session recalled, and what of that its projection had left out."""
         return recalling.recall_report(self.platform, session_id)
+
+    # Referring to other sessions
+
+    def candidates(
+        self, session_id: str, query: str = "", limit: int = referencing.CANDIDATES
+    ) -> list[referencing.Candidate]:
+        """Return sessions that a message in this one could refer to, see ``referencing.list_candidates``."""
+        return referencing.list_candidates(self.platform, session_id, query, limit)
+
+    def prepare_references(
+        self, session_id: str, text: str, references: Sequence[referencing.Named] = ()
+    ) -> referencing.Prepared:
+        """Return how a message will read and what it brings along; nothing is stored, see ``referencing.prepare``."""
+        return referencing.prepare(self.platform, session_id, text, references)
+
+    def reference(self, source_id: str, to: str, text: str, **options: Any) -> Run:
+        """Put a message before a session's agent, with a snapshot of another session, without waiting."""
+        return referencing.reference(self.platform, source_id, to, text, **options)
 
     # The store as a whole
 

@@ -263,7 +263,7 @@ class _Drive:
             session_id=self.run.session_id,
             run_id=self.run.id,
             input=prepared.input,
-            history=prepared.transcript.messages,
+            history=prepared.messages,
             tools=tools,
             native=prepared.native,
             workdir=prepared.options.workdir,

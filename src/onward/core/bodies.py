@@ -63,11 +63,22 @@ class Context(Body, frozen=True, kw_only=True, tag_field="form"):
     text: str = ""
 
 
+def notice_summary(text: str) -> str:
+    """Return a text of any length as the summary of a notice: on one line, cut with an ellipsis beyond its limit."""
+    line = " ".join(text.split())
+    return line if len(line) <= NOTICE_LIMIT else f"{line[: NOTICE_LIMIT - 1].rstrip()}…"
+
+
 class Section(Body, frozen=True, kw_only=True):
     """One named part of a snapshot."""
 
     name: str
     text: str
+
+    def __post_init__(self) -> None:
+        """Refuse a section that does not say what it is."""
+        if not self.name.strip():
+            raise ValueError("a section needs its name")
 
 
 class Snapshot(Context, frozen=True, kw_only=True, tag="snapshot"):
@@ -104,23 +115,41 @@ class Relay(Context, frozen=True, kw_only=True, tag="relay"):
 
     def __post_init__(self) -> None:
         """Refuse a relay without a sender."""
-        if not self.sender:
+        if not self.sender.strip():
             raise ValueError("a relay needs its sender session")
 
 
-class RecalledReference(Body, frozen=True, kw_only=True):
-    """What was kept of one other session, and what was not."""
+class RecalledReference(Body, frozen=True, kw_only=True, omit_defaults=False):
+    """What was kept of one other session, and what was not. All of it is written out, zeros too."""
 
     source: str
+    """The session."""
     label: str
+    """What the message calls it."""
     captured_seq: int
+    """The number of its newest event at that moment."""
     checkpoint: bool = False
+    """Whether a checkpoint stands in it for earlier parts."""
     original: int = 0
-    """Messages that the source had."""
+    """Messages and checkpoints that the source had in view."""
     retained: int = 0
+    """Those of them that are quoted, whole or cut."""
     omitted: int = 0
+    """Those that are left out altogether."""
     omitted_bytes: int = 0
+    """UTF-8 bytes of text that are missing, of those left out and of those cut."""
     truncated: bool = False
+    """Whether anything is missing."""
+
+    def __post_init__(self) -> None:
+        """Refuse counts that do not add up."""
+        if not self.source.strip():
+            raise ValueError("a reference needs its source session")
+        counts = (self.captured_seq, self.original, self.retained, self.omitted, self.omitted_bytes)
+        if min(counts) < 0 or self.retained + self.omitted != self.original:
+            raise ValueError(
+                f"of {self.original} messages, {self.retained} retained and {self.omitted} omitted do not add up"
+            )
 
 
 class Recall(Context, frozen=True, kw_only=True, tag="recall"):
@@ -141,7 +170,7 @@ class ProjectionContext(Context, frozen=True, kw_only=True, tag="projection"):
 
     def __post_init__(self) -> None:
         """Refuse a projection without its manifest."""
-        if not self.manifest:
+        if not self.manifest.strip():
             raise ValueError("a projection needs its manifest")
 
 
@@ -150,6 +179,11 @@ class BriefContext(Context, frozen=True, kw_only=True, tag="brief"):
 
     rows: int
     """How many rows of the timeline it shows."""
+
+    def __post_init__(self) -> None:
+        """Refuse a brief that shows nothing: an empty record gives no brief."""
+        if self.rows < 1:
+            raise ValueError(f"a brief shows at least one row of the timeline; this one shows {self.rows}")
 
 
 class Instructions(Context, frozen=True, kw_only=True, tag="instructions"):

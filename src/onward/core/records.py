@@ -104,6 +104,8 @@ class Run(Record, kw_only=True, frozen=True):
     input: bytes | None = None
     """The body of a message that waits for its turn; it enters the log when the run starts."""
     input_actor: str = "user"
+    context: bytes | None = None
+    """The body of a context that waits with the message; it enters the log right before it."""
     options: bytes = b"{}"
     """Continuation mode, limits and adapter options, as JSON."""
     owner: str | None = None

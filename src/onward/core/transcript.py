@@ -41,12 +41,14 @@ from onward.core.bodies import (
     Message,
     Part,
     ProjectionContext,
+    Recall,
     ToolCall,
     ToolResult,
 )
 from onward.core.codec import Erased, Unreadable, body_of, call_of, flat
 from onward.core.events import Event
 from onward.core.fencing import fence
+from onward.core.session_references import is_framed
 from onward.errors import LimitExceeded
 
 CHARS_PER_TOKEN: Final = 4
@@ -313,6 +315,8 @@ def _item(event: Event, rank: int) -> _Item | None:
         case ProjectionContext() | BriefContext() | Instructions() if body.text.strip():
             # Written by Onward; what is foreign inside is fenced already (T3).
             return item("text", _told(event.seq, body.text))
+        case Recall() if is_framed(body.text):
+            return item("text", _told(event.seq, body.text))  # its snapshots are inside a fence of their own
         case Context() if body.text.strip():
             return item("text", _told(event.seq, fence(body.text, str(type(body).__struct_config__.tag))))
     return None

@@ -2,8 +2,9 @@
 
 ``auto`` resumes the engine's own conversation where it has one and replays our transcript otherwise; ``replay`` always
 replays; ``native`` only resumes and fails when there is nothing to resume (an engine that cannot resume fails closed,
-O5); ``none`` gives nothing. The transcript ends before the run's own input, so a request is never doubled. Limits keep the
-most recent; the projection that a successor began with stays in front of them, however long the session grows, because it
+O5); ``none`` gives nothing. The transcript ends before the run's own input, so a request is never doubled; snapshots of
+other sessions that the message brought along are part of that input, and are given in every mode. Limits keep the most
+recent; the projection that a successor began with stays in front of them, however long the session grows, because it
 is all that the engine is given of what came before.
 
 What is decided here is a wish. What is reported is what the engine confirmed (O2).
@@ -24,7 +25,7 @@ from onward.core.records import EngineSession, Run
 from onward.core.transcript import Limits, Transcript, TranscriptMessage, from_events, limited
 from onward.engines.contract import Engine, NativeSession
 from onward.errors import ContinuationModeUnavailable, InvalidInput, LimitExceeded
-from onward.service import sessions
+from onward.service import running, sessions
 from onward.service.platform import Platform
 from onward.service.running import MODES
 
@@ -57,6 +58,13 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     input: str
     native: NativeSession | None
     reason: str
+    brought: TranscriptMessage | None = None
+    """The snapshots that the message brought along: part of what is asked, in every mode, and no part of the history."""
+
+    @property
+    def messages(self) -> tuple[TranscriptMessage, ...]:
+        """What an engine reads before the question."""
+        return (*self.transcript.messages, *((self.brought,) if self.brought else ()))
 
 
 def parse_options(given: bytes | dict[str, Any]) -> RunOptions:
@@ -107,29 +115,39 @@ def prepare(platform: Platform, run: Run, engine: Engine) -> Prepared:
     native = _native(platform, run, engine) if options.continuation in ("auto", "native") else None
     if options.continuation == "native" and native is None:
         raise ContinuationModeUnavailable(engine=engine.name)
+    context = running.brought_by(platform, asked)
+    read = from_events([context], run.session_id).messages if context else ()
+    brought = read[0] if read else None
     empty = Transcript(session_id=run.session_id)
     if native is not None:
         reason, transcript = "", empty
     elif options.continuation == "none":
         reason, transcript = "A clean slate was asked for.", empty
     else:
-        reason, transcript = "", history(platform, run.session_id, asked, options, engine.capabilities.window)
+        window = engine.capabilities.window
+        reason, transcript = "", history(platform, run.session_id, context or asked, options, window, brought)
     question = from_events([asked], run.session_id).messages
+    said = question[0].content if question else ""
+    if native is not None and brought is not None:
+        # The engine has its own history, to which nothing can be added: both go as one message, in their order.
+        said, brought = f"{brought.content}\n\n{said}", None
     return Prepared(
-        options=options,
-        transcript=transcript,
-        input=question[0].content if question else "",
-        native=native,
-        reason=reason,
+        options=options, transcript=transcript, input=said, native=native, reason=reason, brought=brought
     )
 
 
 def history(
-    platform: Platform, session_id: str, before: Event, options: RunOptions, window: int | None
+    platform: Platform,
+    session_id: str,
+    before: Event,
+    options: RunOptions,
+    window: int | None,
+    beside: TranscriptMessage | None = None,
 ) -> Transcript:
     """Return the transcript of everything before an event, within the limits and the engine's window.
 
-    The limits apply to what follows the projection, with what it leaves of them.
+    The limits apply to what follows the projection, with what it and ``beside`` leave of them: a message that is given too,
+    whatever its size.
     """
     session = platform.session(session_id)
     stretches = sessions.scope(platform, session)
@@ -137,6 +155,8 @@ def history(
     stretches = (*stretches[:-1], own) if before.session_id == session_id else stretches
     events = sessions.newest(platform, stretches, options.limit)
     limits = _limits(options, window)
+    if beside is not None:
+        limits = _less(limits, beside)
     begun = _projection(platform, stretches)
     if begun is None:
         return from_events(events, session_id, limits)

@@ -12,17 +12,18 @@ Each verb is one store call, which is the transaction that makes it right. Nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final, Literal
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
 from onward.core import ids as make
-from onward.core.bodies import Message, SessionChange, ToolResult, Usage
+from onward.core.bodies import Message, Recall, SessionChange, ToolResult, Usage
 from onward.core.bodies import RunChange as RunChanged
 from onward.core.codec import body_of, encode
 from onward.core.continuation import carried_message
 from onward.core.events import PERSON, Event, NewEvent, Source
+from onward.core.mentions import MARK
 from onward.core.records import FINAL_STATES, Draft, EngineSession, Run, RunState, Session
 from onward.core.transcript import UNANSWERED
 from onward.errors import (
@@ -48,6 +49,9 @@ from onward.store.contract import (
     SessionPatch,
 )
 
+if TYPE_CHECKING:
+    from onward.service.referencing import Named
+
 LEASE_SECONDS: Final = 60
 MAX_ATTEMPTS: Final = 3
 """How often a run that was cut off before any effect is queued again by itself."""
@@ -68,8 +72,12 @@ def submit(
     engine: str | None = None,
     actor: str = "user",
     options: dict[str, Any] | None = None,
+    references: Sequence[Named] = (),
 ) -> Run:
     """Put a message before the session's agent. It waits in order behind what is being worked on.
+
+    Sessions that a person's message mentions, and those in ``references``, are quoted as they stand now: their snapshots
+    wait with the message and enter the log right before it (see ``referencing.prepare``, and what it raises).
 
     Raises SessionContinued with the two offers when the conversation went on elsewhere, SessionArchived when it was put
     away; then nothing is stored.
@@ -82,6 +90,14 @@ def submit(
     if (size := len(text.encode("utf-8", "surrogatepass"))) > MAX_MESSAGE:
         raise LimitExceeded(what="a message", limit=f"{MAX_MESSAGE:,} bytes", found=f"{size:,} bytes")
     refuse_if_closed(platform, session)
+    context = None
+    if references or (actor == "user" and MARK in text):
+        from onward.service import (
+            referencing,
+        )  # late: most messages refer to nothing, and it submits messages itself
+
+        prepared = referencing.prepare(platform, session_id, text, references, mentions=actor == "user")
+        text, context = prepared.text, prepared.context
     run = Run(
         id=platform.ids.new(make.RUN),
         session_id=session_id,
@@ -89,6 +105,7 @@ def submit(
         engine=engine or session.engine or "",
         input=encode(Message(role="user", text=text)),
         input_actor=actor,
+        context=encode(context) if context else None,
         options=encode(options or {}),
     )
     try:
@@ -144,17 +161,8 @@ def claim(platform: Platform, run_id: str, owner: str, *, engine: str, lease: fl
     if get(platform, run_id).session_id != run.session_id:
         raise Conflict(what=f"run {run_id}, which moved to another session")
     now = platform.clock()
-    events: list[NewEvent] = []
-    if run.input is not None:
-        events.append(
-            platform.event("message", run.input, run.input_actor, run_id=run_id, source=PERSON, at=now)
-        )
-    elif (said := _said_elsewhere(platform, run)) is not None:
-        events.append(
-            platform.event(
-                "message", carried_message(said), said.actor, run_id=run_id, source=said.source, at=now
-            )
-        )
+    events = _entering(platform, run, now)
+    asked = events[-1].id if events else None
     started = RunChanged(run=run_id, state="running", engine=engine, attempt=run.attempt)
     events.append(platform.event("run", started, "system", run_id=run_id, at=now))
     change = RunChange(
@@ -163,7 +171,7 @@ def claim(platform: Platform, run_id: str, owner: str, *, engine: str, lease: fl
         owner=owner,
         lease_until=now + round(lease * 1_000_000),
         started_at=now,
-        input_event=events[0].id if len(events) > 1 else None,
+        input_event=asked,
         clear_input=run.input is not None,
     )
     done = platform.store.commit(
@@ -175,6 +183,31 @@ def claim(platform: Platform, run_id: str, owner: str, *, engine: str, lease: fl
         )
     )
     return done.runs[0]
+
+
+def _entering(platform: Platform, run: Run, at: int) -> list[NewEvent]:
+    """Return what enters the log with a run: the snapshots that its message brings along, then the message."""
+    context: bytes | None
+    if run.input is not None:
+        context, body, actor, source = run.context, run.input, run.input_actor, PERSON
+    elif (said := _said_elsewhere(platform, run)) is not None:
+        brought = brought_by(platform, said)
+        context = None if brought is None else brought.body
+        body, actor, source = carried_message(said), said.actor, said.source
+    else:
+        return []
+    before = [] if context is None else [platform.event("context", context, "system", run_id=run.id, at=at)]
+    return [*before, platform.event("message", body, actor, run_id=run.id, source=source, at=at)]
+
+
+def brought_by(platform: Platform, said: Event) -> Event | None:
+    """Return the snapshots that a message brought along: the event right before it, of the same run."""
+    if said.run_id is None or said.seq < 2:
+        return None
+    before = platform.store.events(said.session_id, after=said.seq - 2, upto=said.seq - 1, limit=1)
+    if not before or before[0].kind != "context" or before[0].run_id != said.run_id:
+        return None
+    return before[0] if isinstance(body_of(before[0]), Recall) else None
 
 
 def _said_elsewhere(platform: Platform, run: Run) -> Event | None:
@@ -264,15 +297,14 @@ def cancel(platform: Platform, run_id: str, *, reason: str = "cancelled by a per
     ahead = len(sessions.continuations(platform, run.session_id))
     if get(platform, run_id).session_id != run.session_id:
         raise Conflict(what=f"run {run_id}, which moved to another session")
-    events: list[NewEvent] = []
-    if run.input is not None:  # what a person wrote is kept, although nobody answered it
-        events.append(platform.event("message", run.input, run.input_actor, run_id=run_id, source=PERSON))
+    # What a person wrote is kept, although nobody answered it.
+    events = _entering(platform, run, platform.clock()) if run.input is not None else []
     change = RunChange(
         run_id=run_id,
         state="cancelled",
         ended_at=platform.clock(),
         reason=reason,
-        input_event=events[0].id if events else None,
+        input_event=events[-1].id if events else None,
         clear_input=bool(events),
     )
     ended = RunChanged(run=run_id, state="cancelled", reason=reason, attempt=run.attempt)

@@ -107,7 +107,7 @@ class RunChange(msgspec.Struct, frozen=True, kw_only=True):
 
     A change to ``running`` gives the run the next fencing number of its session, and is refused with ``Conflict`` while
     another run of the session is running. ``fence``, if given, must match, else ``LeaseLost``. Fields left at None keep
-    their value; ``clear_input`` empties ``input`` once the message is in the log.
+    their value; ``clear_input`` empties ``input`` and ``context`` once the message is in the log.
     """
 
     run_id: str

@@ -70,7 +70,7 @@ def changed_run(run: Run, change: RunChange) -> Run:
         raise InvalidTransition(run=run.id, found=run.state, wanted=f"a run of {change.session_id}")
     given = _given(change, but=("run_id", "fence", "clear_input"))
     if change.clear_input:
-        given["input"] = None
+        given["input"] = given["context"] = None
     return msgspec.structs.replace(run, **given)
 
 

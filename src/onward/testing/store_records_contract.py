@@ -292,12 +292,14 @@ class RecordsContract:
             world.change(world.ids.new(ids.RUN), state="running")
 
     def test_fields_of_a_run_keep_their_value_until_they_are_given(self, world: World) -> None:
-        run = world.run(world.session(), input=b"{}", options=b'{"a":1}')
+        run = world.run(world.session(), input=b"{}", context=b"[]", options=b'{"a":1}')
         started = world.change(run.id, state="running", owner="me", lease_until=5, started_at=4)
         assert started == msgspec.structs.replace(
             run, state="running", owner="me", lease_until=5, started_at=4, fence=1
         )
-        assert world.change(run.id, clear_input=True) == msgspec.structs.replace(started, input=None)
+        assert world.change(run.id, clear_input=True) == msgspec.structs.replace(
+            started, input=None, context=None
+        )
 
     @pytest.mark.requirement("C6")
     def test_a_queued_run_may_move_to_a_successor_and_a_running_one_may_not(self, world: World) -> None:
