@@ -13,6 +13,7 @@ from tests.behaviour.cli import Program
 
 import onward as library
 from onward.core.bodies import Plan, PlanStep
+from onward.store.migrate import newest
 from onward.surfaces.cli import main
 
 SESSION = re.compile(r"ses_[0-9A-Z]{26}")
@@ -171,7 +172,7 @@ def test_doctor_changes_nothing_and_tells_what_is_here(onward: Program, here: Ca
     onward.new()
     found = json.loads(here("doctor", "--json"))
     assert found["store"] | {"bytes": 1, "path": 1, "url": 1} == {
-        "url": 1, "path": 1, "named": True, "exists": True, "bytes": 1, "mode": "0600", "writable": True, "schema": 1,
+        "url": 1, "path": 1, "named": True, "exists": True, "bytes": 1, "mode": "0600", "writable": True, "schema": newest(),
         "index_lag": found["store"]["index_lag"], "findings": [],
     }  # fmt: skip
     assert {e["name"] for e in found["engines"]} >= {"script", "local", "model"}
