@@ -244,7 +244,6 @@ REQUIREMENTS: Final = (
             "breadcrumb."
         ),
         source=ACCESS,
-        planned=5,
     ),
 )
 
