@@ -333,8 +333,19 @@ class FileWriter:
         )
         self._workspaces, self._sessions, self._blobs, self._events = {}, [], {}, {}
         self._count = 0
+        # Compressing lets other threads run: the batch before is being committed meanwhile.
+        batch = msgspec.structs.replace(batch, originals=self._originals(start, end))
         self.settle()
-        self._pending = self._pool.submit(self._commit, batch, start, end)
+        self._pending = self._pool.submit(self._commit, batch)
+
+    def _originals(self, start: int, end: int) -> tuple[Original, ...]:
+        if end == start:
+            return ()
+        with open(self._path, "rb") as file:  # a handle of its own: the lines are being read through another
+            originals = tuple(stretches(file, self.file_id, start, end))
+        if sum(original.length for original in originals) != end - start:
+            raise OSError(0, "the file became shorter while it was read")
+        return originals
 
     def _title(self, strand: Strand) -> str:
         title = strand.title
@@ -354,15 +365,7 @@ class FileWriter:
         if pending is not None:
             pending.result()
 
-    def _commit(self, batch: Batch, start: int, end: int) -> None:
-        # A handle of its own: the main thread goes on reading lines meanwhile.
-        originals: tuple[Original, ...] = ()
-        if end > start:
-            with open(self._path, "rb") as file:
-                originals = tuple(stretches(file, self.file_id, start, end))
-            if sum(o.length for o in originals) != end - start:
-                raise OSError(0, "the file became shorter while it was read")
-        batch = msgspec.structs.replace(batch, originals=originals)
+    def _commit(self, batch: Batch) -> None:
         try:
             self.store.commit(batch)
         except Conflict:
