@@ -144,11 +144,12 @@ class Onward:
         engine_opts: dict[str, Any] | None = None,
         listener: Listener | None = None,
         follow: bool = True,
+        waiting: str | None = None,
     ) -> RunResult:
         """Say something in a session, let an engine answer, and return how the turn ended. Synchronous.
 
-        Without ``text`` it takes up the run that waits, for instance that of a fresh successor. Messages that wait before
-        this one are worked on first. Inside an event loop, await ``arun`` instead.
+        Without ``text`` it takes up the run that waits, for instance that of a fresh successor, or the one that ``waiting``
+        names. Messages that wait before this one are worked on first. Inside an event loop, await ``arun`` instead.
         """
         from onward.runner import run_blocking
 
@@ -163,6 +164,7 @@ class Onward:
                 engine_opts=engine_opts,
                 listener=listener,
                 follow=follow,
+                waiting=waiting,
             )
         )
         return result
@@ -179,6 +181,7 @@ class Onward:
         engine_opts: dict[str, Any] | None = None,
         listener: Listener | None = None,
         follow: bool = True,
+        waiting: str | None = None,
     ) -> RunResult:
         """Do what ``run`` does, inside an event loop."""
         from onward import runner
@@ -196,6 +199,7 @@ class Onward:
             engine_opts=engine_opts or {},
             listener=listener,
             follow=follow,
+            waiting=waiting,
         )
 
     def run_once(

@@ -457,11 +457,12 @@ async def run_session(
     owner: str | None = None,
     listener: Listener | None = None,
     follow: bool = True,
+    waiting: str | None = None,
 ) -> RunResult:
     """Say something in a session and execute what waits there, in order, until this message is answered.
 
-    Without ``text`` the run that waits is executed. While somebody else works in the session, the message stays queued and
-    the result says so (state ``queued``).
+    Without ``text`` the run that waits is executed, or everything up to the one that ``waiting`` names. While somebody else
+    works in the session, the message stays queued and the result says so (state ``queued``).
     """
     opening.parse_options(options or {})
     await _call(running.expire, platform)
@@ -473,10 +474,13 @@ async def run_session(
             raise EngineUnavailable(engine=chosen.name, why=why)
         mine = await _call(running.submit, platform, session_id, text, engine=chosen.name, options=options)
     else:
-        waiting = await _call(running.next_queued, platform, session_id)
-        if waiting is None:
+        if waiting is not None:
+            queued: Run | None = await _call(running.get, platform, waiting)
+        else:
+            queued = await _call(running.next_queued, platform, session_id)
+        if queued is None:
             raise InvalidInput(what="the message", why=f"no text was given and nothing waits in {session_id}")
-        mine = waiting
+        mine = queued
         chosen = _engine(engine, mine.engine or session.engine, engine_opts or {})
     drive = execute_and_follow if follow else execute
     while True:

@@ -83,7 +83,7 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True):
     reference: RecalledReference
 
 
-def distinct(references: Iterable[SessionReference], target: str) -> tuple[SessionReference, ...]:
+def distinct(references: Iterable[SessionReference], target: str | None) -> tuple[SessionReference, ...]:
     """Return each session once, in order, under the first label it was given.
 
     Raises ReferenceSelf when the target is among them, ReferenceTooMany when more than ``MAX_REFERENCES`` are left.

@@ -31,7 +31,7 @@ from onward.core.mentions import (
 )
 from onward.core.records import Run, Session
 from onward.core.session_references import KINDS, Captured, capture, conversation, distinct, recall
-from onward.errors import LimitExceeded, OnwardError, ReferenceCancelled, ReferenceReadFailed
+from onward.errors import InvalidInput, OnwardError, ReferenceCancelled, ReferenceReadFailed
 from onward.service import running, sessions
 from onward.service.platform import Platform
 from onward.store.contract import SessionQuery
@@ -83,11 +83,11 @@ def list_candidates(
 
     First those about the same folder, then those about none, then the others; newest first within each. The query is
     looked for in id, folder and title, whatever the case. Archived sessions are listed too: they can be read. Raises
-    LimitExceeded for a limit below 1, ReferenceCancelled.
+    InvalidInput for a limit below 1, ReferenceCancelled.
     """
     here = platform.session(session_id)
     if limit < 1:
-        raise LimitExceeded(what="the number of candidates", limit="1 or more", found=limit)
+        raise InvalidInput(what="the number of candidates", why=f"it is 1 or more; this one is {limit}")
     wanted = query.casefold()
     folders: dict[str, str | None] = {}
     found: list[tuple[int, int, str, Candidate]] = []
@@ -144,7 +144,7 @@ def label_of(session: Session) -> str:
 
 def prepare(
     platform: Platform,
-    session_id: str,
+    session_id: str | None,
     text: str,
     references: Sequence[Named] = (),
     *,
@@ -154,7 +154,8 @@ def prepare(
     """Return a message as it will read, with a snapshot of every session that it refers to, taken now.
 
     ``references`` come first, then what the text mentions, in its order, unless ``mentions`` is False. Each session once,
-    under its first label; at most three. Nothing is stored. Raises, for the whole message:
+    under its first label; at most three. Nothing is stored. Without a ``session_id`` the message is for a session that is
+    not open yet. Raises, for the whole message:
 
     - ReferenceInvalid: a mention or an address that names nothing;
     - ReferenceSelf, ReferenceTooMany;
@@ -162,7 +163,8 @@ def prepare(
     - ReferenceBudgetExceeded: what must stay of one is too large;
     - ReferenceCancelled.
     """
-    platform.session(session_id)
+    if session_id is not None:
+        platform.session(session_id)
     read = read_mentions(text) if mentions else None
     named = [_named(reference) for reference in references]
     wanted = distinct([*named, *(read.references if read else ())], session_id)
@@ -224,7 +226,7 @@ def _go_on(stop: Stop | None) -> None:
 def reference(platform: Platform, source_id: str, to: str, text: str, **options: Any) -> Run:
     """Put a message before a session's agent, with a snapshot of another session.
 
-    The message begins with ``@label``, unless the text mentions that session itself. Options are those of
+    The message begins with a line ``@label``, unless the text mentions that session itself. Options are those of
     ``running.submit``. Raises what ``prepare`` and ``submit`` raise.
     """
     return running.submit(platform, to, addressed(platform, source_id, text), **options)
@@ -237,7 +239,7 @@ def addressed(platform: Platform, source_id: str, text: str) -> str:
     source = platform.store.session(source_id)
     if source is None or source.account_id != platform.account_id:
         raise ReferenceReadFailed(session=source_id, why="there is no such session")
-    return f"{mention(SessionReference(session=source_id, label=label_of(source)))} {text}"
+    return f"{mention(SessionReference(session=source_id, label=label_of(source)))}\n{text}"
 
 
 def references_of(platform: Platform, run: Run) -> tuple[RecalledReference, ...]:

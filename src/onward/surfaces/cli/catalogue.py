@@ -108,7 +108,8 @@ _ALL: Final = (
         "run",
         "running:run",
         "Say something in a session and let an engine answer.",
-        "The answer is printed as it is produced. Without TEXT, what waits in the session is taken up, for instance the "
+        "The answer is printed as it is produced. Sessions that TEXT mentions, @[label](onward-session:…), are quoted with "
+        "it (see `onward candidates`). Without TEXT, what waits in the session is taken up, for instance the "
         "first run of a fresh successor. TEXT - reads standard input.\n\n"
         "--continuation: auto resumes the engine's own conversation where it has one and replays ours otherwise; replay "
         "always replays; native only resumes, and fails when there is nothing to resume; none gives no history.\n\n"
@@ -184,6 +185,45 @@ _ALL: Final = (
             "onward continue @last --reason topic_change --title 'Release notes' --purpose 'Write the release notes'",
             "onward continue @last --handoff handoff.json --source 12-18='the failing test' --no-run",
         ),
+    ),
+    Command(
+        "reference",
+        "referencing:reference",
+        "Quote one session in another, with a message.",
+        "What was said in the first session is quoted as it stands now, read-only and within 64 KiB: the oldest messages go "
+        "first, then the longest are cut, and what is missing is counted. The second session's log gets the quotation, "
+        "marked as data, and then TEXT, under @label unless it mentions the session itself. When an engine is "
+        "known, it answers at once.\n\n"
+        "Any message may mention up to three sessions, as `onward candidates` prints them; this command is for one.\n\n"
+        "JSON: {session, run, text, references: [{source, label, captured_seq, checkpoint, original, retained, omitted, "
+        "omitted_bytes, truncated}], opening, reply, usage}; reply is null when nothing was run.",
+        usage="SES --to SES TEXT",
+        arguments=(
+            Argument("SES", "The session to quote."),
+            Argument("TEXT", "What to say; - reads standard input."),
+        ),
+        options=(
+            Option("--to", "The session to say it in (required).", "SES"),
+            ENGINE,
+            MODEL,
+            ENGINE_OPTION,
+            Option("--no-run", "Leave the message waiting."),
+        ),
+        examples=("onward reference ses_01J8 --to @last 'How did we parse dates there?' --engine local",),
+    ),
+    Command(
+        "candidates",
+        "referencing:candidates",
+        "List the sessions that a message could mention.",
+        "First those about the same folder, then those about none, then the others; newest first. Each is printed as it is "
+        "mentioned in a message.\n\n"
+        "JSON: {session, candidates: [{session, label, folder, created_at, archived, mention}]}.",
+        arguments=(SES,),
+        options=(
+            Option("--query", "Only those with this in their id, folder or title.", "TEXT"),
+            Option("--limit", "How many (default 50).", "N", kind="number"),
+        ),
+        examples=("onward candidates @last --query parser",),
     ),
     Command(
         "fork",

@@ -12,12 +12,13 @@ from typing import Any
 
 import msgspec
 
-from onward.core.records import Run
+from onward.core.mentions import MARK
+from onward.core.records import Run, Session
 from onward.engines.contract import Engine, Said, Signal, TextDelta, ToolAnswered, ToolCalled
 from onward.errors import EngineError, InvalidInput, LimitExceeded
 from onward.library import Onward
 from onward.runner import RunResult
-from onward.service import running, sessions
+from onward.service import referencing, running, sessions
 from onward.service.platform import Platform
 from onward.surfaces.cli import addresses, choosing, screen
 from onward.surfaces.cli.grammar import Call, UsageError
@@ -52,10 +53,10 @@ def run(call: Call) -> int:
             session.engine if session else None,
         )
         if session is None:
+            if text is not None and MARK in text:  # before anything is made, everything it mentions is found
+                referencing.prepare(platform, None, text)
             session = sessions.start(platform, title or "", workspace=folder, engine=engine.name)
-        if folder is None and session.workspace_id:
-            place = platform.store.workspace_by_id(session.workspace_id)
-            folder = place.path if place and os.path.isdir(place.path) else None
+        folder = folder or folder_of(platform, session)
         result = answer(call, platform, session.id, text, engine, folder=folder)
         if call.json:
             screen.document(shape(result))
@@ -64,10 +65,26 @@ def run(call: Call) -> int:
     return 0
 
 
+def folder_of(platform: Platform, session: Session) -> str | None:
+    """Return the folder that a session is about, if it is on this machine."""
+    place = platform.store.workspace_by_id(session.workspace_id) if session.workspace_id else None
+    return place.path if place and os.path.isdir(place.path) else None
+
+
 def answer(
-    call: Call, platform: Platform, session_id: str, text: str | None, engine: Engine, *, folder: str | None
+    call: Call,
+    platform: Platform,
+    session_id: str,
+    text: str | None,
+    engine: Engine,
+    *,
+    folder: str | None,
+    waiting: str | None = None,
 ) -> RunResult:
-    """Run a session's turn and show it as it happens. Raises EngineError for one that did not complete."""
+    """Run a session's turn, or the run that waits, and show it as it happens.
+
+    Raises EngineError for one that did not complete.
+    """
     options = {"workdir": folder, "model": call["model"]}
     watcher = None if call.json else Watcher(quiet=call.quiet)
     result = Onward(platform).run(
@@ -77,6 +94,7 @@ def answer(
         continuation=call.values.get("continuation") or "auto",
         continuation_opts={key: value for key, value in options.items() if value is not None},
         listener=watcher,
+        waiting=waiting,
     )
     if watcher is not None:
         watcher.finish()
