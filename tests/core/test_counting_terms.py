@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from onward.core import words
 from onward.core.ranking import SCORED_CHARS, counted, stem
 
-# Few letters, so that words begin, end and run into one another; an accent, a script without spaces, signs and digits.
-texts = st.text(alphabet="aabdeginlrsty_ -.AB9éßΣσ日本\n", max_size=80)
+# Few letters, so that words begin, end and run into one another; accents, signs and digits.
+texts = st.text(alphabet="aabdeginlrsty_ -.AB9éßΣσ\n", max_size=80)
 
 
 def by_tokens(text: str, terms: list[str]) -> dict[str, int]:
