@@ -218,12 +218,18 @@ class Writer:
         The log is what was promised, and by now it is safe: what goes wrong here is nobody's refusal. An index that cannot
         be written shows in ``index_lag`` and ``check``, and the next commit tries again.
         """
-        if self._batches.last_pos - self._indexed >= rules.INDEX_LAG:
-            self._read_on()
+        if self._behind() >= rules.INDEX_LAG:
+            with contextlib.suppress(sqlite3.Error):
+                self._indexed = sqlite_search.mark(self._db)  # another process may have been there already
+            if self._behind() >= rules.INDEX_LAG:
+                self._read_on()
         if self._batches.erased:
             with contextlib.suppress(sqlite3.Error):
                 (busy, _, _) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
                 self._batches.erased = bool(busy)
+
+    def _behind(self) -> int:
+        return self._batches.last_pos - self._indexed
 
     def _read_on(self) -> None:
         """Read on until the index is level, or twice as far as was just appended: a long way is gone in many steps."""
@@ -244,7 +250,7 @@ class Writer:
     def _shut(self) -> None:
         self._closed = True
         # Whoever opens the file next may only read. A process that is writing now will see to the index itself.
-        if self._batches.last_pos > self._indexed and self._process_lock.acquire(0):
+        if self._behind() > 0 and self._process_lock.acquire(0):
             self._read_on()
             self._process_lock.release()
         with contextlib.suppress(sqlite3.Error):
