@@ -172,7 +172,6 @@ REQUIREMENTS: Final = (
             "content."
         ),
         source=PROJECTION,
-        planned=3,
     ),
     Requirement(
         id="P6",

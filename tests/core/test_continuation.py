@@ -668,13 +668,15 @@ def test_a_manifest_tells_all_there_is_to_know() -> None:
     assert (m.title, m.description, m.reason, m.actor) == ("Docs", "the guide", "topic_change", "agent")
     assert (m.engine, m.model) == ("script", "m1")
     asked = EVENTS[4]
-    assert m.initiating == Initiating(event=asked.id, seq=5, digest=digests.spell(asked.digest))
+    assert m.initiating == Initiating(
+        event=asked.id, seq=5, digest=digests.spell(asked.digest), session=SESSION
+    )
     assert (m.coverage.facts, m.coverage.decisions, m.coverage.sources) == (1, 2, 5)
     assert m.adjusted == ("handoff.sources: taken out of the handoff",)
     assert (m.budget, m.tokenizer, m.compiler, m.tokens) == (
         8000,
         "chars/4",
-        "projection/1",
+        "projection/2",
         decision.projection.tokens,
     )
     assert m.sources == tuple(o.source for o in offers())

@@ -121,6 +121,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     moved_runs: tuple[str, ...]
     moved_children: tuple[str, ...]
     """Links of children that report to the successor from now on."""
+    blobs: tuple[tuple[str, bytes], ...] = ()
+    """What was read of resources and memories, by digest: the versions that the manifest pins."""
 
 
 def decide_continuation(
@@ -222,6 +224,11 @@ def decide_continuation(
         successor_events=tuple(successor_events),
         moved_runs=state.runs,
         moved_children=tuple(c.link.id for c in snapshot.children if c.session.id in state.children),
+        blobs=tuple(
+            (offer.pinned.digest, offer.text.encode())
+            for offer in snapshot.offers
+            if offer.pinned is not None and offer.text is not None
+        ),
     )
 
 
@@ -244,7 +251,8 @@ def _permitted(request: Request, snapshot: Snapshot) -> Event:
     if initiating is None or not isinstance(body_of(initiating), Message):
         raise NothingToContinue(session=before.id)
     for number, offer in enumerate(snapshot.offers, 1):
-        if offer.cause == "missing":
+        # A resource or memory that is not there is told to the successor: it may be back, or be somewhere else.
+        if offer.cause == "missing" and offer.source.is_events:
             raise SourceNotFound(
                 index=number, address=offer.source.address(), why=offer.note or "it is not in the log"
             )
@@ -346,7 +354,10 @@ def _manifest(
         successor=inputs.successor,
         origin=inputs.origin,
         initiating=Initiating(
-            event=initiating.id, seq=initiating.seq, digest=digests.spell(initiating.digest)
+            event=initiating.id,
+            seq=initiating.seq,
+            digest=digests.spell(initiating.digest),
+            session=initiating.session_id,
         ),
         created_at=inputs.created_at,
         actor=request.actor,
@@ -366,6 +377,7 @@ def _manifest(
         relevant=tuple(e.id for e in snapshot.relevant),
         identity=snapshot.identity,
         included=projection.included,
+        contents=projection.contents,
         omitted=projection.omitted,
         state=inputs.state,
         coverage=Coverage(

@@ -18,12 +18,15 @@ from onward.core.bodies import PlanStep
 from onward.core.codec import encode, loads
 from onward.core.references import Source
 
-COMPILER: Final = "projection/1"
+COMPILER: Final = "projection/2"
 """The name of the rules that ``projection.py`` follows. It changes when the same inputs would give other bytes."""
 
-Cause = Literal["budget", "other_session", "external", "duplicate", "revoked", "missing", "not_dialogue"]
-"""Why something is not loaded. ``external``: a resource or memory, which stays an address; ``not_dialogue``: bookkeeping,
-state and imported records among the exchanges that are shown."""
+Cause = Literal[
+    "budget", "other_session", "external", "duplicate", "revoked", "changed", "missing", "not_dialogue"
+]
+"""Why something is not loaded. ``external``: a resource or memory that was not read here and stays an address; ``changed``:
+what is there now is not the version that was asked for; ``not_dialogue``: bookkeeping, state and imported records among
+the exchanges that are shown."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -31,11 +34,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Initiating(Entry, kw_only=True, frozen=True):
-    """The message that caused the continuation, where it stands in the predecessor."""
+    """The message that caused the continuation, where it stands."""
 
     event: str
     seq: int
+    """Its number in ``session``."""
     digest: str
+    session: str | None = None
+    """The session that holds it; None means the predecessor. Of a branch it may be the one that it branched from."""
 
 
 class Handoff(Entry, kw_only=True, frozen=True):
@@ -57,6 +63,8 @@ class Cost(Entry, kw_only=True, frozen=True):
 
     section: str
     tokens: int
+    digest: str = ""
+    """``sha256:<hex>`` of the section's text, so that a projection that differs can be told apart by its parts."""
 
 
 class Included(Entry, kw_only=True, frozen=True):
@@ -73,6 +81,28 @@ class Included(Entry, kw_only=True, frozen=True):
     """How many of them appear only as a pointer with their size."""
     source: int | None = None
     """The number of the source (from 0) that cited it."""
+    text: str = ""
+    """``sha256:<hex>`` of the text that these lines are part of, given with its first range like the tokens."""
+
+
+class Content(Entry, kw_only=True, frozen=True):
+    """A resource or memory as it was read when the session was continued. Its bytes are kept as the blob ``digest``."""
+
+    source: int
+    """The number of the source (from 0)."""
+    digest: str
+    """``sha256:<hex>`` of the bytes: the version that everything after this refers to (P5)."""
+    size: int
+    """Bytes."""
+    resolver: str
+    """What read it: ``file``, ``store``, ``http``."""
+    version: str = ""
+    """What the place calls this version (an entity tag, for instance), where it says so."""
+    included: bool = False
+    """Whether all of it is in the projection. If not, the omitted say why."""
+    tokens: int = 0
+    text: str = ""
+    """``sha256:<hex>`` of its lines in the projection."""
 
 
 class Omitted(Entry, kw_only=True, frozen=True):
@@ -161,6 +191,8 @@ class Manifest(Entry, kw_only=True, frozen=True):
     identity: tuple[tuple[str, str], ...] = ()
     """The facts about the session that were recomputed for it."""
     included: tuple[Included, ...] = ()
+    contents: tuple[Content, ...] = ()
+    """The resources and memories that were read, in the order of the sources."""
     omitted: tuple[Omitted, ...] = ()
     state: CarriedState = CarriedState()
     coverage: Coverage = Coverage()
@@ -169,7 +201,6 @@ class Manifest(Entry, kw_only=True, frozen=True):
     recommended_unused: tuple[str, ...] = ()
     digest: str = ""
     """``sha256:<hex>`` of the projection's text."""
-    signature: str | None = None
 
 
 _encoder: Final = msgspec.json.Encoder()

@@ -11,7 +11,8 @@ An exchange that is too long for the room is folded to what was said in it befor
 as long as nothing that anyone said is in, the newest lines of that last one are shown (``exchanges.py``).
 
 Foreign text is fenced once and can close neither its fence nor our frames; inside a frame only we begin a line at the
-margin (T3). Cited ranges of other sessions stay links, as resources and memories do. Nothing here reads a log or a clock.
+margin (T3). Cited ranges of other sessions stay links. A resource or memory whose content was read for this projection is
+treated like a cited range, whole or left out; one that was not read stays an address. Nothing here reads a log or a clock.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from onward.core.lines import said, whole
 from onward.core.manifest import (
     CarriedState,
     Cause,
+    Content,
     Cost,
     Handoff,
     Included,
@@ -46,15 +48,22 @@ DEFAULT_BUDGET: Final = 8000
 SILENT_KINDS: Final = frozenset(("raw", "run", "session", "recalled", "reasoning", "plan", "pins"))
 """Kinds that are not part of an exchange: imported records without counterpart, bookkeeping, and state (moved as state)."""
 
+GONE: Final = frozenset(("revoked", "changed", "missing"))
+"""Causes for which a source is shown as unavailable: its address stays, and nothing newer is put in its place (P5)."""
+
 FRAMES: Final = ("session_continuation", "state", "handoff", "sources")
 """The tags that Onward writes around its own parts; nobody else's words can open or close one."""
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """A source with what stands behind it: its events, or the reason why it is only a link."""
+    """A source with what stands behind it: its events or its content, or the reason why it is only a link."""
 
     source: Source
     events: tuple[Event, ...] = ()
+    pinned: Content | None = None
+    """Of a resource or memory that was read: which bytes."""
+    text: str | None = None
+    """Those bytes as text, if they are text."""
     cause: Cause | None = None
     note: str | None = None
 
@@ -94,6 +103,7 @@ class Projection(msgspec.Struct, frozen=True, kw_only=True):
     costs: tuple[Cost, ...]
     included: tuple[Included, ...]
     omitted: tuple[Omitted, ...]
+    contents: tuple[Content, ...] = ()
 
 
 class _Block(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +121,7 @@ def compile_projection(inputs: Inputs, counter: Counter) -> Projection:
     """Compile a projection. Raises BudgetTooSmall when the fixed parts alone do not fit."""
     fixed = _fixed(inputs)
     asked = counter.count(said(inputs.initiating)) + MESSAGE_OVERHEAD
+    texts = {**dict(fixed), "initiating message": said(inputs.initiating)}
     costs = {name: counter.count(text + "\n\n") for name, text in fixed}
     costs["initiating message"] = asked
     head = "\n\n".join(text for _, text in fixed)
@@ -127,17 +138,45 @@ def compile_projection(inputs: Inputs, counter: Counter) -> Projection:
         filling.drop_least()
         text = _assemble(head, filling.blocks)
     for section in ("cited", "recent", "relevant"):
-        if spent := sum(b.tokens for b in filling.blocks if b.section == section):
-            costs[section] = spent
+        if chosen := [b for b in filling.blocks if b.section == section]:
+            costs[section] = sum(b.tokens for b in chosen)
+            texts[section] = "\n\n".join(b.text for b in chosen)
     included = [piece for block in filling.blocks for piece in _pieces(block)]
     return Projection(
         text=text,
-        digest=digests.content_digest(text.encode("utf-8", "surrogatepass")),
+        digest=_digest(text),
         tokens=counter.count(text) + asked,
-        costs=tuple(Cost(section=name, tokens=tokens) for name, tokens in costs.items()),
+        costs=tuple(
+            Cost(section=name, tokens=tokens, digest=_digest(texts[name])) for name, tokens in costs.items()
+        ),
         included=tuple(included),
         omitted=(*filling.omitted, *_rest(inputs, included, filling)),
+        contents=_contents(inputs, filling.blocks),
     )
+
+
+def _digest(text: str) -> str:
+    return digests.content_digest(text.encode("utf-8", "surrogatepass"))
+
+
+def _contents(inputs: Inputs, blocks: Sequence[_Block]) -> tuple[Content, ...]:
+    """Return the resources and memories that were read, each with what became of it."""
+    shown = {block.source: block for block in blocks if block.source is not None}
+    out = []
+    for number, offer in enumerate(inputs.offers):
+        if offer.pinned is None:
+            continue
+        block = shown.get(number)
+        out.append(
+            msgspec.structs.replace(
+                offer.pinned,
+                source=number,
+                included=block is not None,
+                tokens=block.tokens if block else 0,
+                text=_digest(block.text) if block else "",
+            )
+        )
+    return tuple(out)
 
 
 def _fixed(inputs: Inputs) -> list[tuple[str, str]]:
@@ -183,12 +222,13 @@ def _state(inputs: Inputs) -> str:
 
 def _lineage(inputs: Inputs) -> str:
     asked = inputs.initiating
+    where = f' session="{asked.session_id}"' if asked.session_id != inputs.predecessor else ""
     title = attribute(inputs.predecessor_title)
     return (
         "<session_continuation>\n"
         f'  <origin session="{inputs.origin}" />\n'
         f'  <predecessor session="{inputs.predecessor}" edge="{inputs.link}" title="{title}" />\n'
-        f'  <initiating_event id="{asked.id}" seq="{asked.seq}" />\n'
+        f'  <initiating_event id="{asked.id}"{where} seq="{asked.seq}" />\n'
         f'  <projection manifest="{inputs.manifest}" reason="{attribute(inputs.reason)}" at="{iso(inputs.created_at)}" />\n'
         f"  <recall>Numbers in brackets are events. read_events(session, from, to) gives any of them exactly; "
         f"search(query) finds others in this lineage.</recall>\n"
@@ -223,7 +263,9 @@ def _sources(inputs: Inputs) -> str:
     for offer in inputs.offers:
         why = f": {_safe(offer.source.relevance)}" if offer.source.relevance else ""
         cause = _cause(offer)
-        gone = f" [unavailable: {cause}]" if cause in ("revoked", "missing") else ""
+        gone = f" [unavailable: {cause}]" if cause in GONE else ""
+        if offer.pinned is not None and cause not in GONE:
+            gone = f" [as read: {offer.pinned.digest}]"
         lines.append(f"- {_safe(offer.source.address())}{gone}{why}")
     return "<sources>\n" + "\n".join(lines) + "\n</sources>"
 
@@ -250,17 +292,33 @@ class _Filling:
         """Add cited ranges in the agent's order, each whole or omitted."""
         for number, offer in enumerate(self.inputs.offers):
             fresh = tuple(e for e in offer.events if e.id not in self._taken)
-            cause = _cause(offer) or (None if fresh else "duplicate")
+            cause = _cause(offer) or (None if fresh or offer.text is not None else "duplicate")
             if cause is not None:
                 self.omitted.append(_omit(offer, number, cause))
                 continue
-            label = f"events {offer.events[0].seq}-{offer.events[-1].seq}"
-            lines = [Line(text=whole(e), events=(e,), pointers=0) for e in fresh]
-            block = _block(lines, "cited", self.counter, label, offer.source.relevance, source=number)
+            if offer.text is not None:
+                block = self._content(number, offer, offer.text)
+            else:
+                label = f"events {offer.events[0].seq}-{offer.events[-1].seq}"
+                lines = [Line(text=whole(e), events=(e,), pointers=0) for e in fresh]
+                block = _block(lines, "cited", self.counter, label, offer.source.relevance, source=number)
             if block.tokens > self.room:
                 self.omitted.append(_omit(offer, number, "budget", block.tokens))
             else:
                 self._take(block)
+
+    def _content(self, number: int, offer: Offer, content: str) -> _Block:
+        """Return the block of a resource or memory that was read: all of it, as it was."""
+        text = fence(
+            content,
+            offer.source.kind,
+            frames=FRAMES,
+            address=offer.source.address(),
+            digest=offer.pinned.digest if offer.pinned else None,
+            relevance=offer.source.relevance or None,
+        )
+        tokens = self.counter.count(text + "\n\n")
+        return _Block(section="cited", text=text, tokens=tokens, events=(), source=number)
 
     def add_recent(self) -> None:
         """Add recent exchanges, newest backwards, until one does not fit."""
@@ -333,7 +391,7 @@ class _Filling:
 
 def _cause(offer: Offer) -> Cause | None:
     """Return why a source can only be a link, or None."""
-    if offer.cause is None and not offer.events:
+    if offer.cause is None and not offer.events and offer.text is None:
         return "missing" if offer.source.is_events else "external"
     return offer.cause
 
@@ -390,6 +448,7 @@ def _pieces(block: _Block) -> list[Included]:
             digest=digests.content_digest(b"".join(e.digest for e in run)),
             pointers=block.pointers if n == 0 else 0,
             source=block.source,
+            text=_digest(block.text) if n == 0 else "",
         )
         for n, run in enumerate(runs)
     ]

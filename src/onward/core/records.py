@@ -82,7 +82,8 @@ class Link(Record, kw_only=True, frozen=True):
     event_id: str | None = None
     """The initiating event of a continuation; the call that delegated a child; the last shared event of a fork."""
     seq: int | None = None
-    """The number of that event in ``from_session``."""
+    """The number of that event in the session that holds it: ``from_session``, unless that is a branch and the message which
+    was continued stands in what it branched from (the manifest's ``initiating.session`` says which)."""
     manifest_id: str | None = None
     report_to: str | None = None
     """For a child: the session it reports to now, when its parent went on elsewhere."""

@@ -28,13 +28,13 @@ from onward.core.continuation import (
 from onward.core.continuing_command import MAX_KEY, Command, parse_command
 from onward.core.events import Event
 from onward.core.manifest import Manifest, decode_manifest
-from onward.core.projection import DEFAULT_BUDGET, Inputs, Offer, compile_projection
+from onward.core.projection import DEFAULT_BUDGET, Offer
 from onward.core.records import Link, Run, Session
 from onward.core.references import Source
-from onward.errors import Conflict, EventNotFound, InvalidInput, LimitExceeded, ManifestNotFound
-from onward.service import sessions
-from onward.service.counting import counter_by_name
+from onward.errors import Conflict, InvalidInput, LimitExceeded, ManifestNotFound
+from onward.service import resolving, sessions
 from onward.service.platform import Platform
+from onward.service.recompiling import recompile
 from onward.store.contract import (
     Append,
     Batch,
@@ -46,6 +46,8 @@ from onward.store.contract import (
     RunChange,
     RunIs,
 )
+
+__all__ = ("Continuation", "continue_session", "load_snapshot", "manifest", "recompile")
 
 RECENT_EVENTS: Final = 400
 """How many of the newest events are offered as recent exchanges."""
@@ -246,7 +248,7 @@ def initiating_event(platform: Platform, session: Session) -> Event | None:
 def offer(platform: Platform, session: Session, source: Source) -> Offer:
     """Look up a source: fill in ids and numbers, and load the events if they are the predecessor's own (check 6)."""
     if not source.is_events:
-        return Offer(source=source)
+        return resolving.offered(platform, session, source)
     store = platform.store
     target = source.session or session.id
     first_seq, last_seq = source.from_seq, source.to_seq
@@ -357,6 +359,7 @@ def _batch(
         sessions=(decision.successor,),
         links=(decision.link,),
         manifests=(decision.manifest,),
+        blobs=decision.blobs,
         runs=(decision.run,),
         appends=(
             Append(
@@ -415,58 +418,3 @@ def manifest(platform: Platform, name: str) -> Manifest:
     if stored is None or not platform.may_read(stored.from_session):
         raise ManifestNotFound(manifest=name)
     return decode_manifest(stored.body)
-
-
-def recompile(platform: Platform, record: Manifest) -> str:
-    """Compile a projection again from the log and its manifest. Return the digest of what comes out (P1).
-
-    Events whose text was erased since then give another digest; that is the truth about them.
-    """
-    store = platform.store
-
-    def exactly(session: str, first: int, last: int) -> list[Event]:
-        platform.session(session)
-        return store.events(session, after=first - 1, upto=last, limit=max(last - first + 1, 1))
-
-    initiating = store.event(record.initiating.event)
-    if initiating is None or not platform.may_read(initiating.session_id):
-        raise EventNotFound(event=record.initiating.event)
-    causes = {o.source: o.cause for o in record.omitted if o.source is not None}
-    offers = []
-    for number, source in enumerate(record.sources):
-        cause = causes.get(number)
-        if not source.is_events or cause in ("other_session", "revoked", "missing"):
-            offers.append(Offer(source=source, cause=cause))
-            continue
-        assert source.session
-        assert source.from_seq
-        assert source.to_seq
-        offers.append(
-            Offer(source=source, events=tuple(exactly(source.session, source.from_seq, source.to_seq)))
-        )
-    recent = [e for s in record.recent for e in exactly(s.session, s.from_seq, s.to_seq)]
-    inputs = Inputs(
-        manifest=record.id,
-        link=record.link,
-        predecessor=record.predecessor,
-        predecessor_title=record.predecessor_title,
-        successor=record.successor,
-        origin=record.origin,
-        reason=record.reason,
-        created_at=record.created_at,
-        initiating=initiating,
-        handoff=record.handoff,
-        written_by=record.actor,
-        offers=tuple(offers),
-        state=record.state,
-        identity=record.identity,
-        scope=record.scope,
-        recent=tuple(recent),
-        relevant=tuple(
-            e
-            for i in record.relevant
-            if (e := store.event(i)) is not None and platform.may_read(e.session_id)
-        ),
-        budget=record.budget,
-    )
-    return compile_projection(inputs, counter_by_name(record.tokenizer)).digest

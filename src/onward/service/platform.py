@@ -10,7 +10,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -23,6 +23,9 @@ from onward.core.ids import LOCAL_ACCOUNT, Ids
 from onward.core.records import Session
 from onward.errors import SessionNotFound
 from onward.store.contract import Store
+
+if TYPE_CHECKING:
+    from onward.service.resolving import Resolver
 
 Clock = Callable[[], int]
 """Returns now, in microseconds since 1970 (UTC)."""
@@ -68,6 +71,8 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
     counter: Counter = msgspec.field(default_factory=CharsCounter)
     host: str = ""
     """The name of this machine, as people know it."""
+    resolvers: tuple[Resolver, ...] | None = None
+    """What reads the resources and memories that a handoff cites; None for what ``resolving.resolvers`` says."""
 
     def session(self, session_id: str) -> Session:
         """Return a session that this account may read. Raises SessionNotFound otherwise (invariant A1)."""
