@@ -39,6 +39,7 @@ from onward.service.platform import Platform
 from onward.service.sessions import Lineage, Page
 
 if TYPE_CHECKING:
+    from onward.core.pressure import Pressure
     from onward.engines.contract import Engine
     from onward.runner import Listener, RunResult
     from onward.service.importing import ImportReport
@@ -224,6 +225,12 @@ class Onward:
     def expire(self) -> list[Run]:
         """Close runs whose runner stopped answering."""
         return running.expire(self.platform)
+
+    def pressure(self, session_id: str) -> Pressure | None:
+        """Return how full the model's window was when it was last asked, or None before that was measured."""
+        from onward.service import pressure
+
+        return pressure.meter(self.platform, session_id)
 
     def transcript(self, session_id: str, *, limit: int = 1000, limits: Limits | None = None) -> Transcript:
         """Return provider-neutral messages of a session and of what it branched from."""

@@ -22,6 +22,7 @@ import msgspec
 
 from onward.core.bodies import Message, Reasoning, ToolCall, ToolResult, Usage
 from onward.core.events import NewEvent, Source
+from onward.core.pressure import Pressure
 from onward.core.records import EngineSession, Run, RunState
 from onward.core.transcript import Transcript
 from onward.core.wording import told
@@ -50,7 +51,7 @@ from onward.errors import (
     OnwardError,
     StoreBusy,
 )
-from onward.service import opening, running
+from onward.service import opening, pressure, running
 from onward.service.offering import offered_tools
 from onward.service.platform import Platform
 
@@ -81,6 +82,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     continued_to: str | None = None
     transcript: Transcript | None = None
     """What the engine was given as history."""
+    pressure: Pressure | None = None
+    """How full the model's window was, where that was measured."""
 
 
 async def execute(
@@ -215,6 +218,7 @@ class _Drive:
         self.text: list[str] = []
         self.replies: list[str] = []
         self.usage: Usage | None = None
+        self.pressure: Pressure | None = None
         self.opening: str | None = None
         self.reason = ""
         self.prepared: opening.Prepared | None = None
@@ -384,20 +388,26 @@ class _Drive:
 
     async def end(self, state: RunState, reason: str) -> RunResult:
         """Settle the run. Raises LeaseLost when somebody else has ended it."""
+        usage = self.usage
+        if usage is not None and usage.window is None and self.engine.capabilities.window is not None:
+            usage = self.usage = msgspec.structs.replace(usage, window=self.engine.capabilities.window)
         try:
             if self.text:
                 await _call(running.keep_draft, self.platform, self.run, "".join(self.text))
+            notices = await _call(pressure.notices, self.platform, self.run, usage)
             run = await _call(
                 running.settle,
                 self.platform,
                 self.run,
                 state,
                 reason=reason,
-                usage=self.usage,
+                usage=usage,
                 engine=self.engine.name,
+                beside=notices,
             )
         except LeaseLost:
             return await self.lost()
+        self.pressure = await _call(pressure.measured, self.platform, run, usage)
         return self._result(run, reason)
 
     async def stopped(self, reason: str) -> None:
@@ -433,6 +443,7 @@ class _Drive:
             reason=reason,
             continued_to=successor,
             transcript=self.prepared.transcript if self.prepared else None,
+            pressure=self.pressure,
         )
 
 

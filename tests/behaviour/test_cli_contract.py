@@ -25,12 +25,14 @@ EVENT = {"id", "session", "seq", "at", "kind", "actor", "run", "source", "body",
 def test_each_command_prints_one_document_with_exactly_its_fields(onward: Program) -> None:
     session = onward.new()
     assert onward("run", session, "go on", "--json").document.keys() == {
-        "session", "run", "opening", "reply", "usage",
+        "session", "run", "opening", "reply", "usage", "pressure",
     }  # fmt: skip
     listed = onward("list", "--json").document
     assert listed.keys() == {"sessions", "next"}
     assert [s["id"] for s in listed["sessions"]] == [session]
-    assert onward("show", session, "--json").document.keys() == {"session", "links", "state", "runs"}
+    assert onward("show", session, "--json").document.keys() == {
+        "session", "links", "state", "runs", "pressure",
+    }  # fmt: skip
     page = onward("read", session, "--json").document
     assert page.keys() == {"session", "events", "next"}
     assert all(event.keys() == EVENT for event in page["events"])

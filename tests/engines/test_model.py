@@ -111,6 +111,8 @@ def test_calls_made_at_once_run_one_after_the_other_and_their_answers_reach_the_
     assert json.dumps(requests[1].body).count("42") == 2
     totals = [signal.usage.input_tokens for signal in signals if isinstance(signal, Measured)]
     assert totals == [12, 24], "usage is what the turn has used so far"
+    newest = [signal.usage.context_tokens for signal in signals if isinstance(signal, Measured)]
+    assert newest == [12, 12], "what the context holds is the prompt of the newest request"
 
 
 @pytest.mark.requirement("T2")

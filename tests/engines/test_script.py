@@ -57,7 +57,7 @@ def test_directives_are_played_in_the_order_in_which_they_stand() -> None:
     assert [signal for signal in signals if not isinstance(signal, TextDelta)] == [
         Started(model="script"),
         Thought(text="hm"),
-        Measured(usage=Usage(input_tokens=7)),
+        Measured(usage=Usage(input_tokens=7, context_tokens=7)),
         Said(text="one", model="script"),
         Said(text="two", model="script"),
         Finished(status="completed"),

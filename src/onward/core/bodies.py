@@ -298,12 +298,15 @@ class Usage(Body, frozen=True, kw_only=True):
     """Tokens and cost of a run, as its engine measured them. None means that it did not say."""
 
     input_tokens: int | None = None
+    """Of all model requests of the turn together."""
     output_tokens: int | None = None
     cache_read_tokens: int | None = None
     cache_write_tokens: int | None = None
     cost_usd: float | None = None
     window: int | None = None
     """The size of the model's context window, where known."""
+    context_tokens: int | None = None
+    """The prompt of the newest model request alone: what the context holds, where ``input_tokens`` is a sum."""
 
 
 class RunChange(Body, frozen=True, kw_only=True):
@@ -324,6 +327,10 @@ class Approval(Body, frozen=True, kw_only=True):
     subject: str
     call: str | None = None
     note: str | None = None
+    request: Any = None
+    """The whole of what was asked for, so that it can be carried out as it was."""
+    answers: str | None = None
+    """The event of the request that this one grants or denies."""
 
 
 class SessionChange(Body, frozen=True, kw_only=True):

@@ -318,6 +318,7 @@ def _pieces(chunk: dict[str, Any]) -> Iterable[str | _Ended | BaseException]:
                 input_tokens=usage.get("prompt_tokens"),
                 output_tokens=usage.get("completion_tokens"),
                 cache_read_tokens=details.get("cached_tokens"),
+                context_tokens=usage.get("prompt_tokens"),
             )
         )
 

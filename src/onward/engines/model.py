@@ -160,7 +160,7 @@ class ModelEngine:
                 except ProviderFault as fault:
                     usage = total(usage, reader.reply.usage)
                     if usage is not None:
-                        yield Measured(usage=self._sized(usage))
+                        yield Measured(usage=self._sized(usage, reader.reply.usage))
                     yield Finished(
                         status="failed", reason=self._masked(fault.message), retryable=fault.retryable
                     )
@@ -168,7 +168,7 @@ class ModelEngine:
                 reply = reader.reply
                 usage = total(usage, reply.usage)
                 if usage is not None:
-                    yield Measured(usage=self._sized(usage))
+                    yield Measured(usage=self._sized(usage, reply.usage))
                 for text, signature in reply.thoughts:
                     yield Thought(text=clean(text), signature=signature)
                     if signature:
@@ -281,8 +281,10 @@ class ModelEngine:
             return None
         return f"{self._shown_base()} needs a key: set the environment variable {self._key_variable}"
 
-    def _sized(self, usage: Usage) -> Usage:
-        return usage if self._window is None else msgspec.structs.replace(usage, window=self._window)
+    def _sized(self, usage: Usage, newest: Usage | None) -> Usage:
+        """Return the usage of the turn with the window, and with what the newest request alone had as its prompt."""
+        context = newest.input_tokens if newest is not None else None
+        return msgspec.structs.replace(usage, window=self._window, context_tokens=context)
 
     def _masked(self, text: str) -> str:
         key = self._env.get(self._key_variable)

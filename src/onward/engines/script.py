@@ -245,7 +245,7 @@ def _read_call(text: str, at: int) -> tuple[Step, int]:
 def _usage(text: str) -> Step:
     if not text.isascii() or not text.isdigit():
         raise InvalidInput(what=f"directive [[usage {text}]]", why="it takes a whole number of input tokens")
-    return Measure(usage=Usage(input_tokens=int(text)))
+    return Measure(usage=Usage(input_tokens=int(text), context_tokens=int(text)))
 
 
 _DIRECTIVES: Final[dict[str, Callable[[str], Step]]] = {

@@ -279,9 +279,13 @@ def settle(
     reason: str = "",
     usage: Usage | None = None,
     engine: str = "",
+    beside: Sequence[NewEvent] = (),
 ) -> Run:
-    """End a run: its state, its usage, and everything that it left open, in one transaction."""
-    return _end(platform, run, state, reason=reason, usage=usage, engine=engine)
+    """End a run: its state, its usage, and everything that it left open, in one transaction.
+
+    ``beside`` are events that go with its end (a notice); they stand right before it.
+    """
+    return _end(platform, run, state, reason=reason, usage=usage, engine=engine, beside=beside)
 
 
 def cancel(platform: Platform, run_id: str, *, reason: str = "cancelled by a person") -> Run:
@@ -374,6 +378,7 @@ def _end(
     usage: Usage | None = None,
     engine: str = "",
     lease_before: int | None = None,
+    beside: Sequence[NewEvent] = (),
 ) -> Run:
     """Write the end of a run. Retries while calls or drafts change under it; the fence decides who may."""
     fence = run.fence
@@ -395,6 +400,7 @@ def _end(
             )
             closer = ToolResult(call=call.call, output=UNANSWERED[status], status=status, closer=True)
             events.append(platform.event("tool_result", closer, "system", run_id=run.id, at=now))
+        events += beside
         ended = RunChanged(
             run=run.id,
             state=state,
@@ -405,7 +411,7 @@ def _end(
         )
         events.append(platform.event("run", ended, "system", run_id=run.id, at=now))
         again: tuple[Run, ...] = ()
-        if state == "interrupted" and run.attempt < MAX_ATTEMPTS and not _had_effect(platform, run):
+        if state == "interrupted" and run.attempt < MAX_ATTEMPTS and not called_a_tool(platform, run):
             again = (_again(platform, run),)
         try:
             done = platform.store.commit(
@@ -448,10 +454,10 @@ def _in_order(engine: str) -> bool:
     return engine in ("script", "model", "local")
 
 
-def _had_effect(platform: Platform, run: Run) -> bool:
+def called_a_tool(platform: Platform, run: Run) -> bool:
     """Whether a run called a tool: then repeating it by itself could do something twice.
 
-    It is the session's active run, so its calls are the newest ones; looking ends at the event that started it.
+    It is one of the session's newest runs, so its calls are among the newest ones; looking ends at the event that started it.
     """
     upto: int | None = None
     while True:

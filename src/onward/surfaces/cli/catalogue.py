@@ -70,7 +70,8 @@ _ALL: Final = (
         "show",
         "reading:show",
         "Show how a session stands: links, plan, pins and runs.",
-        "JSON: {session, links, state: {plan, pins}, runs}.",
+        "JSON: {session, links, state: {plan, pins}, runs, pressure}; pressure is {tokens, window, share} of the newest "
+        "model request that was measured, or null.",
         arguments=(SES,),
         examples=("onward show @last",),
     ),
@@ -113,7 +114,7 @@ _ALL: Final = (
         "first run of a fresh successor. TEXT - reads standard input.\n\n"
         "--continuation: auto resumes the engine's own conversation where it has one and replays ours otherwise; replay "
         "always replays; native only resumes, and fails when there is nothing to resume; none gives no history.\n\n"
-        "JSON: {session, run, opening, reply, usage}. A run that fails is an error (exit 1) whose details hold the same.",
+        "JSON: {session, run, opening, reply, usage, pressure}. A run that fails is an error (exit 1) whose details hold the same.",
         usage="(SES | --new TITLE) [TEXT]",
         arguments=(
             Argument("SES", SES.help, required=False),
@@ -196,7 +197,7 @@ _ALL: Final = (
         "known, it answers at once.\n\n"
         "Any message may mention up to three sessions, as `onward candidates` prints them; this command is for one.\n\n"
         "JSON: {session, run, text, references: [{source, label, captured_seq, checkpoint, original, retained, omitted, "
-        "omitted_bytes, truncated}], opening, reply, usage}; reply is null when nothing was run.",
+        "omitted_bytes, truncated}], opening, reply, usage, pressure}; reply is null when nothing was run.",
         usage="SES --to SES TEXT",
         arguments=(
             Argument("SES", "The session to quote."),

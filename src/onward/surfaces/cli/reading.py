@@ -68,6 +68,9 @@ def show(call: Call) -> int:
         links = platform.store.links(session.id)
         state = sessions.state(platform, session)
         runs = platform.store.runs(session.id)
+        from onward.service import pressure  # late: of reading, only this asks for it
+
+        full = pressure.meter(platform, session.id) if runs else None
         if call.json:
             screen.document(
                 {
@@ -78,6 +81,9 @@ def show(call: Call) -> int:
                         for kind in ("plan", "pins")
                     },
                     "runs": [shapes.run(run) for run in runs],
+                    "pressure": None
+                    if full is None
+                    else {"tokens": full.tokens, "window": full.window, "share": full.share},
                 }
             )
             return 0
@@ -94,6 +100,10 @@ def show(call: Call) -> int:
             screen.flow(f"{words} {link.to_session if ahead else link.from_session}{reason}", "  ")
         for kind, event in state.items():
             screen.flow(f"{kind}: {said(event)}", "  ")
+        if full is not None:
+            screen.say(
+                f"  context: {full.tokens:,} of {full.window:,} tokens at the newest request ({full.share:.0%})"
+            )
         for run in runs:
             screen.flow(f"{run.id} {run.state} {run.engine}{': ' + run.reason if run.reason else ''}", "  ")
     return 0

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from onward.core.mentions import MARK
+from onward.core.pressure import ACT, LOOK, notice
 from onward.core.records import Run, Session
 from onward.engines.contract import Engine, Said, Signal, TextDelta, ToolAnswered, ToolCalled
 from onward.errors import EngineError, InvalidInput, LimitExceeded
@@ -119,6 +120,7 @@ def shape(result: RunResult) -> dict[str, Any]:
         "opening": result.opening,
         "reply": result.reply or None,
         "usage": msgspec.to_builtins(result.usage) if result.usage else None,
+        "pressure": msgspec.to_builtins(result.pressure) if result.pressure else None,
     }
 
 
@@ -135,6 +137,8 @@ def tell(result: RunResult, asked_in: str) -> None:
     screen.note(f"{result.session} · {result.run} {result.state}{used}")
     if result.opening_told:
         screen.note(result.opening_told)
+    if result.pressure is not None and result.pressure.share >= LOOK:
+        screen.note(notice(result.pressure, LOOK if result.pressure.share < ACT else ACT).summary)
 
 
 class Watcher:
