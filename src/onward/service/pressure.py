@@ -16,7 +16,6 @@ from onward.core.bodies import Usage
 from onward.core.events import NewEvent
 from onward.core.pressure import Pressure
 from onward.core.records import Run
-from onward.service import running
 from onward.service.platform import Platform
 
 LOOKED_AT: Final = 20
@@ -44,7 +43,11 @@ def measured(
     """
     if usage is None:
         return None
-    one = usage.context_tokens is None and not running.called_a_tool(platform, run)
+    one = False
+    if usage.context_tokens is None:
+        from onward.service import running  # late: showing a reading has no use for what executes runs
+
+        one = not running.called_a_tool(platform, run)
     return pressure.reading(usage, window=window, one_request=one)
 
 

@@ -457,7 +457,7 @@ def _in_order(engine: str) -> bool:
 def called_a_tool(platform: Platform, run: Run) -> bool:
     """Whether a run called a tool: then repeating it by itself could do something twice.
 
-    It is one of the session's newest runs, so its calls are among the newest ones; looking ends at the event that started it.
+    It is one of the session's newest runs, so its calls are among the newest events; looking ends where it started.
     """
     upto: int | None = None
     while True:

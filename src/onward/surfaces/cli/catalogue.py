@@ -114,7 +114,8 @@ _ALL: Final = (
         "first run of a fresh successor. TEXT - reads standard input.\n\n"
         "--continuation: auto resumes the engine's own conversation where it has one and replays ours otherwise; replay "
         "always replays; native only resumes, and fails when there is nothing to resume; none gives no history.\n\n"
-        "JSON: {session, run, opening, reply, usage, pressure}. A run that fails is an error (exit 1) whose details hold the same.",
+        "JSON: {session, run, opening, reply, usage, pressure}. A run that fails is an error (exit 1) whose details hold "
+        "the same.",
         usage="(SES | --new TITLE) [TEXT]",
         arguments=(
             Argument("SES", SES.help, required=False),
