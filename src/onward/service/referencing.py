@@ -170,6 +170,7 @@ def prepare(
     wanted = distinct([*named, *(read.references if read else ())], session_id)
     _go_on(stop)
     captured = [_captured(platform, reference, stop) for reference in wanted]
+    _go_on(stop)
     return Prepared(text=read.text if read else text, context=recall(captured) if captured else None)
 
 

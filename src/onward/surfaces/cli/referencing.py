@@ -55,7 +55,8 @@ def reference(call: Call) -> int:
             call, platform, target.id, None, engine, folder=folder_of(platform, target), waiting=run.id
         )
         if call.json:
-            screen.document({**shape(result), **made})
+            answered = shape(result)
+            screen.document({**made, **{name: answered[name] for name in ("opening", "reply", "usage")}})
         elif not call.quiet:
             tell(result, target.id)
     return 0
