@@ -54,7 +54,7 @@ class Retained(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Cost = Callable[[int, str], int]
-"""Returns what the piece of an index costs with this text, in bytes. A text with more in it never costs less."""
+"""Returns what the piece of an index costs with this text: at least its UTF-8 bytes, and with more in it never less."""
 
 
 def utf8(text: str) -> bytes:
@@ -64,15 +64,13 @@ def utf8(text: str) -> bytes:
 
 def retain(pieces: Sequence[Piece], room: int, cost: Cost) -> Retained | int:
     """Return what is left of the pieces within ``room`` bytes, or what the least that must stay would need."""
-    costs = [cost(index, piece.text) for index, piece in enumerate(pieces)]
-    total, missing = sum(costs), 0
-    left = []
-    for index, piece in enumerate(pieces):
-        if total > room and not piece.stays and index < len(pieces) - 1:
-            total -= costs[index]
-            missing += len(utf8(piece.text))
-        else:
-            left.append(index)
+    sizes = [len(utf8(piece.text)) for piece in pieces]
+    # Of a long conversation most is dropped for its bytes alone; what the rest costs is asked piece by piece.
+    likely = _left(pieces, range(len(pieces)), sizes, room)
+    costs = {index: cost(index, pieces[index].text) for index in likely}
+    left = _left(pieces, likely, costs, room)
+    total = sum(costs[index] for index in left)
+    missing = sum(sizes) - sum(sizes[index] for index in left)
     if total <= room:
         kept = [Kept(index=index, text=pieces[index].text) for index in left]
     else:
@@ -93,6 +91,20 @@ def retain(pieces: Sequence[Piece], room: int, cost: Cost) -> Retained | int:
         dropped=len(pieces) - len(left),
         omitted_bytes=missing + sum(k.omitted for k in kept),
     )
+
+
+def _left(
+    pieces: Sequence[Piece], among: Sequence[int], weights: Sequence[int] | dict[int, int], room: int
+) -> list[int]:
+    """Return what is left of these when the oldest that may go are dropped until their weights fit, or none may go."""
+    total = sum(weights[index] for index in among)
+    left = []
+    for index in among:
+        if total > room and not pieces[index].stays and index < len(pieces) - 1:
+            total -= weights[index]
+        else:
+            left.append(index)
+    return left
 
 
 def cut(text: str | bytes, keep: int) -> tuple[str, int]:

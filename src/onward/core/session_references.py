@@ -174,9 +174,10 @@ def capture(
         return f"{head[:-2]}{','.join(said)}]}}"
 
     retained = Retained(kept=tuple(Kept(index=index, text=piece.text) for index, piece in enumerate(pieces)))
-    if len(utf8(written(retained))) > max_bytes:
+    size = sum(len(utf8(piece.text)) for piece in pieces)
+    if size > max_bytes or len(utf8(written(retained))) > max_bytes:
         # The counts are charged at their longest, because how long they are depends on what fits beside them.
-        nothing = Retained(kept=(), dropped=len(pieces), omitted_bytes=sum(len(utf8(p.text)) for p in pieces))
+        nothing = Retained(kept=(), dropped=len(pieces), omitted_bytes=size)
         fixed = len(utf8(written(nothing))) - bool(pieces)  # the last entry has no comma behind it
         found = retain(
             pieces, max_bytes - fixed, lambda index, text: len(utf8(entries[index].written(text))) + 1
