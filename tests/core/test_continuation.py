@@ -38,6 +38,7 @@ from onward.core.continuation import (
 from onward.core.continuing_command import Command, Transfer
 from onward.core.events import ONWARD, Event, NewEvent
 from onward.core.manifest import Handoff, Initiating, Scope, decode_manifest, encode_manifest
+from onward.core.plans import CLOSED
 from onward.core.projection import Inputs, Offer, compile_projection
 from onward.core.records import Link, OpenCall, Run, Session
 from onward.core.references import Source
@@ -530,7 +531,11 @@ def test_a_plan_that_stays_behind_is_named_by_its_event_and_revision(how: Any) -
     assert by_kind(decision.successor_events) == ["session", "context", "message"]
     assert by_kind(decision.predecessor_events) == ["tool_result", "session"]
     state = decode_manifest(decision.manifest.body).state.plan
-    assert (state.transfer, state.event, state.revision, state.steps) == (how, PLAN.id, 4, ())
+    assert (state.transfer, state.event, state.revision) == (how, PLAN.id, 4)
+    ends = [(step.id, step.status, step.resolution) for step in state.steps]
+    second = ("s2", "dropped", CLOSED) if how == "close" else ("s2", "active", None)
+    assert ends == [("s1", "done", "it was the clock"), second]
+    assert ("steps closed unfinished: s2" in decision.projection.text) == (how == "close")
 
 
 def test_a_finished_plan_stays_behind_by_itself_and_moves_when_asked_for() -> None:

@@ -40,7 +40,7 @@ from onward.core.manifest import (
     Scope,
     encode_manifest,
 )
-from onward.core.plans import carried_pins, carried_plan, default_transfer
+from onward.core.plans import carried_pins, carried_plan, default_transfer, left_steps
 from onward.core.projection import Inputs, Offer, Projection, compile_projection
 from onward.core.records import Link, OpenCall, Run, Session, StoredManifest
 from onward.errors import (
@@ -296,7 +296,8 @@ def _unresolved(request: Request, snapshot: Snapshot) -> list[str]:
 def _state(request: Request, snapshot: Snapshot) -> tuple[CarriedState, Plan | None, Pins | None]:
     """Return what moves as state, and the first revisions of plan and pins in the successor (P6).
 
-    A plan that is closed or omitted gets none: the predecessor keeps it as it is (C1), and the manifest says so.
+    A plan that is closed or omitted gets none: the predecessor keeps it as it is (C1), and the manifest says how each step
+    ended.
     """
     transfer = request.command.transfer
     plan = body_of(snapshot.plan) if snapshot.plan else None
@@ -329,7 +330,7 @@ def _state(request: Request, snapshot: Snapshot) -> tuple[CarriedState, Plan | N
             transfer=how,
             event=snapshot.plan.id if snapshot.plan else None,
             revision=plan.revision if plan else None,
-            steps=carried.steps if carried else (),
+            steps=left_steps(plan, how) if plan else (),
         ),
         pins_event=snapshot.pins.id if kept and snapshot.pins else None,
         pins=tuple(f"{p.kind} {p.name}{'@' + p.version if p.version else ''}" for p in kept.pins)

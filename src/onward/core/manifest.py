@@ -132,6 +132,7 @@ class CarriedPlan(Entry, kw_only=True, frozen=True):
     """The event of the predecessor's revision."""
     revision: int | None = None
     steps: tuple[PlanStep, ...] = ()
+    """Carried: as they are in the successor. Omitted: as they were. Closed: the unfinished ones as dropped."""
 
 
 class CarriedState(Entry, kw_only=True, frozen=True):
@@ -201,6 +202,30 @@ class Manifest(Entry, kw_only=True, frozen=True):
     recommended_unused: tuple[str, ...] = ()
     digest: str = ""
     """``sha256:<hex>`` of the projection's text."""
+
+
+Now = Literal["available", "erased", "revoked", "changed", "missing", "external"]
+"""What became of a source. ``external``: it was never read here, and is not now."""
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One source of a projection, as it stands today."""
+
+    address: str
+    section: str
+    """``initiating message``, ``cited``, ``recent`` or ``relevant``."""
+    now: Now
+    source: int | None = None
+    """The number of the source (from 0) in the handoff."""
+    included: bool = False
+    """Whether it is in the projection."""
+    erased: tuple[int, ...] = ()
+    """The numbers of its events whose words were erased."""
+    pinned: str | None = None
+    """The digest of what was read then."""
+    kept: bool = False
+    """Whether those bytes are still here, whatever became of the place they were read from."""
+    note: str = ""
 
 
 _encoder: Final = msgspec.json.Encoder()

@@ -3,16 +3,24 @@
 A plan is a list of steps with ids and resolutions; pins are the tools and resources that stay loaded, at a version. Both
 change by whole revisions, each an event, so any earlier one can be shown. Carrying one into a successor writes a new
 revision there that names the event it carries on; step ids, statuses and versions are kept as they are.
+
+A plan that is closed or omitted at a continuation gets no last revision: the predecessor gains nothing but the facts of the
+continuation (C1). How its steps ended is in the manifest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Final, Literal
+
+import msgspec
 
 from onward.core.bodies import Pin, Pins, Plan, PlanStep
 
 PlanTransfer = Literal["carry", "close", "omit"]
+
+CLOSED: Final = "closed unfinished when the work went on elsewhere"
+"""The resolution of a step that was unfinished when its plan was closed at a continuation."""
 
 
 def unfinished(plan: Plan | None) -> tuple[PlanStep, ...]:
@@ -30,6 +38,19 @@ def default_transfer(plan: Plan | None) -> PlanTransfer:
 def carried_plan(plan: Plan, event_id: str) -> Plan:
     """Return the first revision of a plan in a successor."""
     return Plan(revision=1, steps=plan.steps, closed=False, carried_from=event_id)
+
+
+def left_steps(plan: Plan, how: PlanTransfer) -> tuple[PlanStep, ...]:
+    """Return the steps of a plan as a manifest records them: those of a closed one that were unfinished are dropped."""
+    if how != "close":
+        return plan.steps
+    open_steps = {step.id for step in unfinished(plan)}
+    return tuple(
+        msgspec.structs.replace(step, status="dropped", resolution=step.resolution or CLOSED)
+        if step.id in open_steps
+        else step
+        for step in plan.steps
+    )
 
 
 def carried_pins(

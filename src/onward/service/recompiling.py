@@ -10,7 +10,7 @@ there today only ever adds a remark: newer content is never put in the place of 
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
@@ -18,7 +18,8 @@ from onward.core.bodies import ProjectionContext
 from onward.core.codec import body_of
 from onward.core.digests import content_digest
 from onward.core.events import Event
-from onward.core.manifest import COMPILER, Content, Included, Manifest
+from onward.core.manifest import COMPILER, Content, Included, Manifest, Now, Shown
+from onward.core.manifest_text import spelled
 from onward.core.projection import GONE, Inputs, Offer, Projection, compile_projection
 from onward.core.references import Source
 from onward.errors import EventNotFound, OnwardError
@@ -26,30 +27,7 @@ from onward.service import resolving
 from onward.service.counting import counter_by_name
 from onward.service.platform import Platform
 
-Now = Literal["available", "erased", "revoked", "changed", "missing", "external"]
-"""What became of a source. ``external``: it was never read here, and is not now."""
-
 PAGE: Final = 1000
-
-
-class Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One source of a projection, as it stands today."""
-
-    address: str
-    section: str
-    """``initiating message``, ``cited``, ``recent`` or ``relevant``."""
-    now: Now
-    source: int | None = None
-    """The number of the source (from 0) in the handoff."""
-    included: bool = False
-    """Whether it is in the projection."""
-    erased: tuple[int, ...] = ()
-    """The numbers of its events whose words were erased."""
-    pinned: str | None = None
-    """The digest of what was read then."""
-    kept: bool = False
-    """Whether those bytes are still here, whatever became of the place they were read from."""
-    note: str = ""
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
@@ -259,12 +237,6 @@ def _stored_copy(platform: Platform, record: Manifest) -> list[Difference]:
                 Difference(section="stored copy", why=f"event {event.seq} of the successor says otherwise")
             ]
     return []  # erased: then there is nothing that could differ
-
-
-def spelled(part: Included) -> str:
-    """Return the address of a range."""
-    span = str(part.from_seq) if part.from_seq == part.to_seq else f"{part.from_seq}-{part.to_seq}"
-    return f"{part.session}:{span}"
 
 
 def manifest_view(platform: Platform, record: Manifest, *, look: bool = True) -> View:
