@@ -14,7 +14,7 @@ import pytest
 
 from onward.core import ids
 from onward.errors import EventNotFound, OnwardError, SessionNotFound, StoreClosed
-from onward.store.contract import Append, Batch, Erase, HeadIs
+from onward.store.contract import Append, Batch, Erase, HeadIs, NoOpenCalls
 from onward.store.sqlite import SqliteStore
 from onward.store.sqlite_writer import Writer
 from onward.testing.store_cases import World, first_fault
@@ -143,6 +143,41 @@ def test_a_batch_that_fails_after_it_wrote_leaves_nothing_and_spoils_nobody(worl
     assert world.store.events(other) == []
     assert gathering.begun == 4  # together, then each alone
     assert first_fault(world.store, session) is None
+
+
+@pytest.mark.requirement("L3", "C2")
+def test_batches_in_one_group_know_of_the_events_before_them(world: World) -> None:
+    one, two = world.session(), world.session()
+    repeated, call = world.event("repeated"), world.call("c")
+    first, last = world.event("first"), world.event("last")
+    missing = Append(session_id=world.ids.new(ids.SESSION), events=())
+    spoiled = Batch(appends=(Append(session_id=two, events=(world.event("gone"),)), missing))
+    gathering = Gathering(
+        world.store,
+        [
+            lambda: world.append(one, first, repeated, call),
+            lambda: world.append(two, repeated),
+            lambda: world.store.commit(spoiled),
+            lambda: world.append(one, repeated, last),
+            lambda: world.store.commit(
+                Batch(
+                    guards=(HeadIs(one, 4), NoOpenCalls(one, ("c",))),
+                    erasures=(Erase(event_id=first.id, tombstone=b""),),
+                )
+            ),
+            lambda: world.append(one, world.result("c")),
+        ],
+    )
+    done = gathering.run()
+    assert [event.seq for event in done[0]] == [1, 2, 3]
+    assert done[1] == (done[0][1],)
+    assert isinstance(done[2], SessionNotFound)
+    assert [event.seq for event in done[3]] == [2, 4]
+    assert [event.seq for event in done[5]] == [5]
+    assert world.texts(two) == []
+    assert world.store.open_calls(one) == []
+    assert world.store.events(one)[0].erased
+    assert first_fault(world.store, one) is None
 
 
 def test_a_value_that_no_database_takes_fails_its_own_batch_only(world: World) -> None:

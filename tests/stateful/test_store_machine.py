@@ -330,7 +330,7 @@ def crash(store: SqliteStore, at: str, batch: Batch) -> None:
     assert writer is not None
     connection = writer._db
     dying: Any = _Dying(connection, at)
-    writer._db = writer._batches._db = dying
+    writer._db = writer._batches._db = writer._batches.log._db = dying
     with pytest.raises(Crash):
         store.commit(batch)
     connection.close()  # as the kernel would: without a commit

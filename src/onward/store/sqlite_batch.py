@@ -8,13 +8,10 @@ each of its batches alone (see ``sqlite_writer``), so this order is about speed,
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from typing import Any, Final
 
-from onward.core.codec import call_of
 from onward.core.digests import body_digest
-from onward.core.events import Event, NewEvent, seal
-from onward.core.ids import pack_id
+from onward.core.events import Event
 from onward.core.records import (
     Draft,
     EngineSession,
@@ -30,7 +27,6 @@ from onward.errors import Conflict, CycleRefused, EventNotFound, NotFound, RunNo
 from onward.store import rules, sqlite_search
 from onward.store import statements as sql
 from onward.store.contract import (
-    Append,
     Batch,
     Committed,
     Erase,
@@ -44,10 +40,14 @@ from onward.store.contract import (
     RunIs,
 )
 from onward.store.rows import bindable, readable, shape
-from onward.store.sqlite_events import Stamps, stored_events
+from onward.store.sqlite_append import Appender
+from onward.store.sqlite_events import Stamps
 
-_PARAMETERS: Final = 500
-_KEPT: Final = frozenset(("tool_call", "tool_result", "plan", "pins"))
+_OTHER_PARTS: Final = tuple(name for name in Batch.__struct_fields__ if name != "appends")
+
+
+def _only_appends(batch: Batch) -> bool:
+    return not any(getattr(batch, name) for name in _OTHER_PARTS)
 
 
 class BatchWriter:
@@ -56,12 +56,14 @@ class BatchWriter:
     def __init__(self, connection: sqlite3.Connection, stamps: Stamps) -> None:
         self._db = connection
         self._stamps = stamps
-        self.last_pos = 0
-        """The end of the log, as the newest append left it."""
-        self.appended = 0
-        """Events written since this was last set to 0."""
+        self.log = Appender(connection, stamps)
         self.erased = False
         """Whether a body was erased since this was last set to False."""
+
+    def prepare(self, batch: Batch) -> None:
+        """Write what is held back of the batches before this one, unless this one has no way to see the difference."""
+        if not _only_appends(batch):
+            self.log.flush()
 
     def apply(self, batch: Batch) -> Committed:
         """Write a batch and return what it stored. Raises what ``contract.Store.commit`` says; may have written by then."""
@@ -71,6 +73,8 @@ class BatchWriter:
         for append in batch.appends:
             if append.fence is not None and append.run_id is not None:
                 rules.check_hold(append, self._run(append.run_id))
+        if _only_appends(batch):
+            return Committed(events=self._append(batch))
         for workspace in batch.workspaces:
             self._add_workspace(workspace)
         for session in batch.sessions:
@@ -87,12 +91,14 @@ class BatchWriter:
             db.executemany(sql.ADD_BLOB, batch.blobs)
         for run in batch.runs:
             self._add_run(run)
-        events: list[Event] = []
-        for append in batch.appends:
-            events += self._append(append)
+        events = self._append(batch)
+        self.log.flush()
         changed = tuple(self._change_run(change) for change in batch.run_changes)
         self._apply_rest(batch)
-        return Committed(events=tuple(events), runs=changed)
+        return Committed(events=events, runs=changed)
+
+    def _append(self, batch: Batch) -> tuple[Event, ...]:
+        return tuple(event for append in batch.appends for event in self.log.append(append))
 
     def _apply_rest(self, batch: Batch) -> None:
         db = self._db
@@ -223,81 +229,6 @@ class BatchWriter:
         row = self._one(sql.FENCE, run.session_id)
         assert row is not None
         return rules.with_fence(run, row[0])
-
-    def _append(self, append: Append) -> list[Event]:
-        head = self._one(sql.HEAD, append.session_id)
-        if head is None:
-            raise SessionNotFound(session=append.session_id)
-        session, seq, chain, updated_at, input_seq, last_pos = head
-        pos: int = last_pos or 0
-        packed = [pack_id(event.id) for event in append.events]
-        stored = self._stored(append.events, packed)
-        events: list[Event] = []
-        rows: list[tuple[Any, ...]] = []
-        kept: list[tuple[int, Event]] = []
-        for new, id_ in zip(append.events, packed, strict=True):
-            event = stored.get(new.id)
-            if event is None:
-                seq += 1
-                pos += 1
-                event = stored[new.id] = seal(new, append.session_id, seq, chain)
-                chain = event.chain
-                rows.append(self._row(pos, session, event, id_))
-                if new.at > updated_at:
-                    updated_at = new.at
-                if new.kind == "message":
-                    if rules.opens_input(new):
-                        input_seq = seq
-                elif new.kind in _KEPT:
-                    kept.append((pos, event))
-            events.append(event)
-        if len(rows) == 1:
-            self._db.execute(sql.ADD_EVENT, rows[0])
-        elif rows:
-            self._db.executemany(sql.ADD_EVENT, rows)
-        if rows:
-            self._db.execute(sql.MOVE_HEAD, (seq, chain, updated_at, input_seq, session))
-            for place, event in kept:
-                self._keep(session, place, event)
-            self.last_pos = pos
-            self.appended += len(rows)
-        return events
-
-    def _stored(self, events: Sequence[NewEvent], packed: list[bytes]) -> dict[str, Event]:
-        """Return those of these events that are in the log already: nearly always none, which the index of ids knows."""
-        for start in range(0, len(packed), _PARAMETERS):
-            some = packed[start : start + _PARAMETERS]
-            if self._db.execute(sql.any_event(len(some)), some).fetchone():
-                return stored_events(self._db, self._stamps, [event.id for event in events])
-        return {}
-
-    def _row(self, pos: int, session: int, event: Event, id_: bytes) -> tuple[Any, ...]:
-        run, source = event.run_id, event.source
-        return (
-            pos,
-            session,
-            event.seq,
-            event.at,
-            self._stamps.number(self._db, event),
-            id_,
-            event.chain,
-            event.salt,
-            None if run is None else pack_id(run),
-            None if source.native_id is None else bindable(source.native_id),
-            None if source.place is None else bindable(source.place),
-            event.body,
-        )
-
-    def _keep(self, session: int, pos: int, event: Event) -> None:
-        """Keep up to date what is known of open calls and of the newest plan and pins."""
-        if event.kind in ("plan", "pins"):
-            self._db.execute(sql.SET_STATE, (session, event.kind, pos))
-            return
-        call, _ = call_of(event.kind, event.body)
-        if call and event.kind == "tool_call":
-            self._db.execute(sql.OPEN_CALL, (session, bindable(call), event.id, event.seq))
-        elif call:
-            self._db.execute(sql.CLOSE_CALL, (session, bindable(call)))
 
     def _erase(self, erasure: Erase) -> None:
         row = self._one(sql.TO_ERASE, rules.packed_event_id(erasure.event_id))

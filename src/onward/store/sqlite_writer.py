@@ -179,16 +179,20 @@ class Writer:
         db = self._db
         try:
             db.execute("BEGIN IMMEDIATE")
+            self._batches.log.begin()
             for ticket in group:
-                before = db.total_changes
+                if ticket.batch is not None:
+                    self._batches.prepare(ticket.batch)
+                before = db.total_changes, self._batches.log.held
                 try:
                     ticket.result = self._do(ticket)
                     ticket.error = None
                 except OnwardError as error:
                     ticket.error = error
-                    if db.total_changes != before:
+                    if (db.total_changes, self._batches.log.held) != before:
                         self._roll_back()
                         return len(group) == 1
+            self._batches.log.flush()
             db.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 (whatever one batch runs into must not fail the batches of others)
             self._roll_back()
@@ -229,12 +233,12 @@ class Writer:
                 self._batches.erased = bool(busy)
 
     def _behind(self) -> int:
-        return self._batches.last_pos - self._indexed
+        return self._batches.log.last_pos - self._indexed
 
     def _read_on(self) -> None:
         """Read on until the index is level, or twice as far as was just appended: a long way is gone in many steps."""
-        left = 2 * (self._batches.appended + sqlite_search.STEP)
-        self._batches.appended = 0
+        left = 2 * (self._batches.log.appended + sqlite_search.STEP)
+        self._batches.log.appended = 0
         read = sqlite_search.STEP
         with contextlib.suppress(sqlite3.Error):
             while left > 0 and read == sqlite_search.STEP:

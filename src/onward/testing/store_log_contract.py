@@ -287,6 +287,16 @@ class LogContract:
         assert first_fault(store, old) is None
 
     @pytest.mark.requirement("C2")
+    def test_an_append_that_is_refused_takes_the_appends_before_it_along(self, world: World) -> None:
+        one, two = world.session(), world.session()
+        appends = [Append(session_id=session, events=(world.event("no"),)) for session in (one, two, "ses_x")]
+        with pytest.raises(SessionNotFound):
+            world.store.commit(Batch(appends=tuple(appends)))
+        assert world.texts(one) == world.texts(two) == []
+        done = world.store.commit(Batch(appends=tuple(appends[:2])))
+        assert [(event.session_id, event.seq) for event in done.events] == [(one, 1), (two, 1)]
+
+    @pytest.mark.requirement("C2")
     def test_parts_of_one_batch_may_name_each_other(self, world: World) -> None:
         old, new = world.session(), world.new_session()
         run = world.new_run(new.id)
