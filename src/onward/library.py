@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from onward.core.bodies import Pins, Plan
-from onward.core.continuing_command import Command
+from onward.core.continuing_command import Command, parse_command
 from onward.core.events import Event
 from onward.core.manifest import Manifest
 from onward.core.records import Run, Session
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from onward.engines.contract import Engine
     from onward.runner import Listener, RunResult
     from onward.service.importing import ImportReport
+    from onward.service.recompiling import Comparison, View
+    from onward.service.signing import Signer
 
 
 class Onward:
@@ -113,14 +115,21 @@ class Onward:
         """Draft a handoff without a model, see ``drafting.draft_handoff``."""
         return drafting.draft_handoff(self.platform, session_id, purpose, **options)
 
+    def review(
+        self, session_id: str, command: Command | drafting.Draft | dict[str, Any], **options: Any
+    ) -> drafting.Draft:
+        """Weigh a handoff that was edited or written: its cost, and what to look at, see ``drafting.review``."""
+        if isinstance(command, drafting.Draft):
+            command = command.command()
+        parsed = parse_command(command) if isinstance(command, dict) else command
+        return drafting.review(self.platform, session_id, parsed, **options)
+
     def continue_session(
         self, session_id: str, command: Command | drafting.Draft | dict[str, Any], **options: Any
     ) -> continuing.Continuation:
         """Continue a session in a fresh, linked one, see ``continuing.continue_session``."""
         if isinstance(command, drafting.Draft):
-            command = Command(
-                reason=command.reason, title=command.title, handoff=command.handoff, sources=command.sources
-            )
+            command = command.command()
         return continuing.continue_session(self.platform, session_id, command, **options)
 
     def manifest(self, name: str) -> Manifest:
@@ -129,7 +138,21 @@ class Onward:
 
     def recompile(self, manifest: Manifest) -> str:
         """Compile a projection again and return its digest."""
-        return continuing.recompile(self.platform, manifest)
+        from onward.service import recompiling
+
+        return recompiling.recompile(self.platform, manifest)
+
+    def compare(self, manifest: Manifest) -> Comparison:
+        """Compile a projection again and name every part that does not come out as it was."""
+        from onward.service import recompiling
+
+        return recompiling.compare(self.platform, manifest)
+
+    def manifest_view(self, manifest: Manifest) -> View:
+        """Return what can still be shown of the sources of a projection."""
+        from onward.service import recompiling
+
+        return recompiling.manifest_view(self.platform, manifest)
 
     # Runs
 
@@ -298,7 +321,19 @@ def open_log(url: str | None = None) -> Onward:
     """Open a store: ``sqlite:///path``, ``memory://``; without a URL the one in the user's data folder."""
     from onward.store import open_store
 
-    return Onward(Platform(store=open_store(url or default_url()), host=socket.gethostname()))
+    store = open_store(url or default_url())
+    return Onward(Platform(store=store, host=socket.gethostname(), signer=environment_signer()))
+
+
+def environment_signer() -> Signer | None:
+    """Return who signs manifests as ``ONWARD_SIGNING_KEY`` says, which names a key file; None when it is not set."""
+    import os
+
+    if not os.environ.get("ONWARD_SIGNING_KEY"):
+        return None
+    from onward.service import signing
+
+    return signing.from_environment()
 
 
 def default_url() -> str:

@@ -333,11 +333,35 @@ class Approval(Body, frozen=True, kw_only=True):
     """The event of the request that this one grants or denies."""
 
 
+class Signature(Body, frozen=True, kw_only=True):
+    """Somebody's signature of a manifest, detached: it stands beside the manifest and changes nothing in it."""
+
+    manifest: str
+    digest: str
+    """``sha256:<hex>`` of the manifest's bytes, which is what was signed (``signing.statement``)."""
+    public_key: str
+    """The key that checks it: 32 bytes in base64. Whose key it is, the reader has to know."""
+    value: str
+    """The 64 bytes of the signature in base64."""
+    algorithm: Literal["ed25519"] = "ed25519"
+
+
 class SessionChange(Body, frozen=True, kw_only=True):
     """Something happened to the session as a whole."""
 
     change: Literal[
-        "opened", "renamed", "continued", "forked", "branched", "erased", "archived", "opening", "imported"
+        "opened",
+        "renamed",
+        "continued",
+        "forked",
+        "branched",
+        "erased",
+        "archived",
+        "opening",
+        "imported",
+        "delegated",
+        "reported",
+        "signed",
     ]
     title: str | None = None
     link: str | None = None
@@ -353,6 +377,7 @@ class SessionChange(Body, frozen=True, kw_only=True):
     event: str | None = None
     """The event concerned (of an erasure, of a fork's point)."""
     note: str | None = None
+    signature: Signature | None = None
 
 
 class Recalled(Body, frozen=True, kw_only=True):

@@ -26,15 +26,14 @@ from onward.core.continuation import (
     decide_continuation,
 )
 from onward.core.continuing_command import MAX_KEY, Command, parse_command
-from onward.core.events import Event
+from onward.core.events import Event, NewEvent
 from onward.core.manifest import Manifest, decode_manifest
 from onward.core.projection import DEFAULT_BUDGET, Offer
 from onward.core.records import Link, Run, Session
 from onward.core.references import Source
 from onward.errors import Conflict, InvalidInput, LimitExceeded, ManifestNotFound
-from onward.service import resolving, sessions
+from onward.service import recommending, resolving, sessions
 from onward.service.platform import Platform
-from onward.service.recompiling import recompile
 from onward.store.contract import (
     Append,
     Batch,
@@ -46,8 +45,6 @@ from onward.store.contract import (
     RunChange,
     RunIs,
 )
-
-__all__ = ("Continuation", "continue_session", "load_snapshot", "manifest", "recompile")
 
 RECENT_EVENTS: Final = 400
 """How many of the newest events are offered as recent exchanges."""
@@ -122,7 +119,9 @@ def continue_session(
             superseded = tuple(
                 r.id for r in platform.store.unfinished(session_id) if _superseded(r, snapshot.initiating)
             )
-            platform.store.commit(_batch(request, snapshot, decision, fence, still(snapshot), superseded))
+            signed = _signatures(platform, decision)
+            batch = _batch(request, snapshot, decision, fence, still(snapshot), superseded, signed)
+            platform.store.commit(batch)
         except Conflict as conflict:
             if key is not None and (done := platform.store.link_by_key(session_id, key)) is not None:
                 return _made(platform, snapshot.session, done, repeated=True)
@@ -175,6 +174,9 @@ def load_snapshot(
         running=next((r for r in runs if r.state == "running"), None),
         scope=history,
         recent=tuple(sessions.newest(platform, history, RECENT_EVENTS)),
+        relevant=recommending.relevant(
+            platform, history, f"{command.handoff.purpose}\n{command.handoff.current_request}"
+        ),
         identity=_identity(platform, session, engine),
     )
 
@@ -321,6 +323,15 @@ def _identity(platform: Platform, session: Session, engine: str | None) -> tuple
     return tuple(facts)
 
 
+def _signatures(platform: Platform, decision: Decision) -> tuple[NewEvent, ...]:
+    """Return the event that signs the manifest, where this platform signs."""
+    if platform.signer is None:
+        return ()
+    from onward.service import signing  # late: few sign
+
+    return (signing.signed(platform, decision.manifest, platform.signer),)
+
+
 def _batch(
     request: Request,
     snapshot: Snapshot,
@@ -328,6 +339,7 @@ def _batch(
     fence: int | None,
     watched: Sequence[Guard],
     superseded: Sequence[str],
+    signatures: tuple[NewEvent, ...],
 ) -> Batch:
     """Return the one transaction of a continuation (C2)."""
     before = snapshot.session
@@ -365,7 +377,7 @@ def _batch(
             Append(
                 session_id=before.id, events=decision.predecessor_events, run_id=request.run_id, fence=fence
             ),
-            Append(session_id=decision.successor.id, events=decision.successor_events),
+            Append(session_id=decision.successor.id, events=(*decision.successor_events, *signatures)),
         ),
         run_changes=tuple(changes),
         link_patches=tuple(

@@ -26,6 +26,7 @@ from onward.store.contract import Store
 
 if TYPE_CHECKING:
     from onward.service.resolving import Resolver
+    from onward.service.signing import Signer
 
 Clock = Callable[[], int]
 """Returns now, in microseconds since 1970 (UTC)."""
@@ -73,6 +74,8 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
     """The name of this machine, as people know it."""
     resolvers: tuple[Resolver, ...] | None = None
     """What reads the resources and memories that a handoff cites; None for what ``resolving.resolvers`` says."""
+    signer: Signer | None = None
+    """Who signs each manifest when it is made; None for nobody."""
 
     def session(self, session_id: str) -> Session:
         """Return a session that this account may read. Raises SessionNotFound otherwise (invariant A1)."""

@@ -20,7 +20,6 @@ import re
 import stat
 from collections.abc import Sequence
 from typing import Final, Protocol
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -129,6 +128,8 @@ def _path_of(source: Source) -> str | None:
         return source.path
     if source.kind != "resource" or source.url is None or not source.url.lower().startswith("file:"):
         return None
+    from urllib.parse import unquote, urlsplit  # late: few sources are files by URL
+
     parts = urlsplit(source.url)
     if parts.netloc not in ("", "localhost"):
         return None

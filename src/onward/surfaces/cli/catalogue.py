@@ -249,12 +249,48 @@ _ALL: Final = (
     ),
     Command(
         "manifest",
-        "lineage:manifest",
-        "Show what a projection holds, what it left out and why.",
-        "JSON: the whole manifest. With --verify: {manifest, digest, recompiled, ok}, exit 1 when they differ.",
+        "manifests:manifest",
+        "Show what a projection holds, what it left out and why; compile it again; sign it.",
+        "It is shown with what became of its sources since: what can no longer be shown, and what stands elsewhere by now. "
+        "--verify compiles the projection again from the log and names each section and source that differs. --sign adds a "
+        "signature (Ed25519, beside the manifest), and --verify --public-key checks one; docs/manifests.md shows how to do "
+        "that without Onward.\n\n"
+        "JSON: the whole manifest, and {manifest_digest, sources_now, lost, signatures}. With --verify: {manifest, digest, "
+        "recompiled, ok, differences, signature?}, exit 1 when anything differs. With --sign: {manifest, manifest_digest, "
+        "public_key, event}.",
         arguments=(Argument("SES|MAN", "A successor, or a manifest's id."),),
-        options=(Option("--verify", "Compile the projection again from the log and compare digests."),),
-        examples=("onward manifest @last", "onward manifest @last --verify"),
+        options=(
+            Option("--verify", "Compile the projection again from the log and compare."),
+            Option(
+                "--public-key",
+                "With --verify: whose signature must be there, in base64 or a file.",
+                "KEY",
+                kind="path",
+            ),
+            Option("--sign", "Sign the manifest."),
+            Option(
+                "--key", "With --sign: the private key. Default: ONWARD_SIGNING_KEY.", "FILE", kind="path"
+            ),
+            Option("--raw", "Print the manifest's bytes as they are stored and signed."),
+        ),
+        examples=(
+            "onward manifest @last",
+            "onward manifest @last --verify",
+            "onward manifest @last --sign --key ~/.onward-key",
+        ),
+    ),
+    Command(
+        "key",
+        "manifests:key",
+        "Make a key that signs manifests, or show its public half.",
+        "new makes a private key in a file that only you can read, and prints the public key; public prints it again, pem "
+        "as openssl reads it. JSON: {file, public_key, pem}.",
+        usage="new|public|pem FILE",
+        arguments=(
+            Argument("ACTION", "new, public or pem."),
+            Argument("FILE", "The key file; never overwritten.", kind="path"),
+        ),
+        examples=("onward key new ~/.onward-key",),
     ),
     Command(
         "recalls",

@@ -1,8 +1,6 @@
-"""``fork``, ``lineage``, ``manifest`` and ``recalls``: where a session comes from, and what it was given."""
+"""``fork``, ``lineage`` and ``recalls``: where a session comes from, and what it asked for again."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from onward.core.records import Link, Session
 from onward.service import sessions
@@ -10,9 +8,6 @@ from onward.service.sessions import Lineage
 from onward.surfaces.cli import addresses, screen, shapes
 from onward.surfaces.cli.grammar import Call
 from onward.surfaces.cli.opened import opened
-
-if TYPE_CHECKING:
-    from onward.core.manifest import Manifest
 
 _STEPS = {"continuation": "continued", "child": "delegated", "fork": "branched"}
 
@@ -82,78 +77,6 @@ def tree(found: Lineage) -> list[str]:
 def _named(name: str, session: Session | None, here: bool) -> str:
     title = "(may not be read)" if session is None else screen.one_line(session.title, 80) or "(no title)"
     return f"{name} {title}{' <- here' if here else ''}"
-
-
-def manifest(call: Call) -> int:
-    """Show a manifest, or compile its projection again and compare."""
-    from onward.service import continuing
-
-    with opened(call) as platform:
-        given = call["ses"]
-        name = given if given.startswith("man_") else addresses.session(platform, given).id
-        record = continuing.manifest(platform, name)
-        if not call["verify"]:
-            if call.json:
-                screen.document(record, pretty=True)
-            else:
-                _print(record)
-            return 0
-        digest = continuing.recompile(platform, record)
-    same = digest == record.digest
-    if call.json:
-        screen.document({"manifest": record.id, "digest": record.digest, "recompiled": digest, "ok": same})
-    elif same:
-        screen.say(f"{record.id}: compiled again from the log, the projection is the same ({digest}).")
-    else:
-        screen.say(f"{record.id}: the manifest says {record.digest}, the log now gives {digest}.")
-    return 0 if same else 1
-
-
-def _print(record: Manifest) -> None:
-    from onward.core.events import iso
-    from onward.surfaces.cli.continuing import print_handoff
-
-    screen.say(
-        f"{record.id} · {iso(record.created_at)[:16].replace('T', ' ')} · {record.reason}, by {record.actor}"
-    )
-    screen.flow(f"from {record.predecessor} “{record.predecessor_title}”", "  ")
-    screen.flow(f"to {record.successor} “{record.title}”", "  ")
-    if record.origin != record.predecessor:
-        screen.flow(f"origin {record.origin}", "  ")
-    screen.flow(f"initiating message: event {record.initiating.seq} ({record.initiating.event})", "  ")
-    screen.say("Handoff")
-    print_handoff(record.handoff)
-    screen.say(f"Cost: {record.tokens} of {record.budget} tokens ({record.tokenizer})")
-    for cost in record.costs:
-        screen.say(f"  {cost.tokens:>7,} {cost.section}")
-    screen.say("Included")
-    for part in record.included:
-        span = f"{part.from_seq}" if part.from_seq == part.to_seq else f"{part.from_seq}-{part.to_seq}"
-        pointers = f", {part.pointers} as pointers" if part.pointers else ""
-        screen.flow(f"{part.session}:{span} · {part.section}, {part.tokens} tokens{pointers}", "  ")
-    if not record.included:
-        screen.say("  nothing")
-    screen.say("Left out")
-    for left in record.omitted:
-        cost_of = f", {left.tokens} tokens" if left.tokens is not None else ""
-        told = f" ({left.note})" if left.note else ""
-        screen.flow(f"{left.address} · {left.cause.replace('_', ' ')}{cost_of}{told}", "  ")
-    if not record.omitted:
-        screen.say("  nothing")
-    state = record.state
-    screen.say("State")
-    screen.flow(f"plan: {state.plan.transfer}", "  ")
-    for step in state.plan.steps:
-        screen.flow(f"{step.id} {step.text} [{step.status}]", "    ")
-    for what, names in (
-        ("pins", state.pins),
-        ("children", state.children),
-        ("queued runs", state.runs),
-        ("open calls", state.calls),
-    ):
-        if names:
-            screen.flow(f"{what}: {', '.join(names)}", "  ")
-    screen.flow(f"projection {record.digest} ({record.compiler})", "")
 
 
 def recalls(call: Call) -> int:

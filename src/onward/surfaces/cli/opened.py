@@ -10,12 +10,18 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from onward.errors import InvalidInput, NotFound, StoreError
 from onward.service.platform import Platform
 from onward.store import open_store
 from onward.store.contract import Store
 from onward.surfaces.cli.grammar import Call
+
+if TYPE_CHECKING:
+    from onward.service.signing import Signer
 
 
 def chosen_store(call: Call) -> tuple[str, bool]:
@@ -74,11 +80,20 @@ def opened(call: Call, *, makes: bool = False, counter: str | None = None) -> It
     store = store_of(call, makes=makes)
     try:
         host = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
-        if counter is None:
-            yield Platform(store=store, host=host)
-        else:
+        platform = Platform(store=store, host=host, signer=_signer())
+        if counter is not None:
             from onward.service.counting import counter_by_name
 
-            yield Platform(store=store, host=host, counter=counter_by_name(counter))
+            platform = msgspec.structs.replace(platform, counter=counter_by_name(counter))
+        yield platform
     finally:
         store.close()
+
+
+def _signer() -> Signer | None:
+    """Return who signs manifests, as ``ONWARD_SIGNING_KEY`` says."""
+    if not os.environ.get("ONWARD_SIGNING_KEY"):
+        return None
+    from onward.service import signing
+
+    return signing.from_environment()
