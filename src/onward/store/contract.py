@@ -92,7 +92,8 @@ Guard = HeadIs | LinksAre | RunIs | NoOpenCalls | NoRuns | NoDraft
 class Append(msgspec.Struct, frozen=True, kw_only=True):
     """Events for the end of one session, in this order.
 
-    An event whose id is already stored is not stored again; the stored one is returned in its place (invariant L3).
+    An event whose id is already stored, in whatever session, is not stored again; the stored one is returned in its place
+    (invariant L3).
     With ``run_id`` and ``fence``, the run must be ``running`` under exactly that number, else ``LeaseLost`` (invariant L6).
     """
 
@@ -158,8 +159,10 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
     guards: tuple[Guard, ...] = ()
     workspaces: tuple[Workspace, ...] = ()
+    """One that exists under the same id, account and path is left as it is; any other claim to its path is a Conflict."""
     sessions: tuple[Session, ...] = ()
     links: tuple[Link, ...] = ()
+    """At most one link leads to a session, whatever its type; a second is a Conflict."""
     manifests: tuple[StoredManifest, ...] = ()
     blobs: tuple[tuple[str, bytes], ...] = ()
     """``(sha256:<hex>, content)``; one that exists is left as it is."""
@@ -174,6 +177,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     drop_drafts: tuple[str, ...] = ()
     imports: tuple[ImportedFile, ...] = ()
     originals: tuple[Original, ...] = ()
+    """One replaces what was kept at its offset; one of length 0 only takes that away. So a stretch can be cut around an
+    erased record."""
     erasures: tuple[Erase, ...] = ()
 
 
@@ -253,6 +258,10 @@ class Store(Protocol):
         """
         ...
 
+    def events_at(self, places: Sequence[tuple[str, int]]) -> list[Event]:
+        """Return the events at these places (session and number), sorted by them; those that are not there are left out."""
+        ...
+
     def event(self, event_id: str) -> Event | None:
         """Return one event by its id."""
         ...
@@ -274,7 +283,10 @@ class Store(Protocol):
         ...
 
     def lineage(self, session_id: str, *, limit: int = 1000) -> list[Link]:
-        """Return all links of the tree the session belongs to: up to its root over every type, then everything below."""
+        """Return all links of the tree the session belongs to: up to its root over every type, then everything below.
+
+        Level by level from the root, oldest first within a level; ``limit`` cuts at the lower end.
+        """
         ...
 
     def manifest(self, manifest_id: str) -> StoredManifest | None:

@@ -341,6 +341,11 @@ class MemoryStore:
                     found.append(event)
             return found
 
+    def events_at(self, places: Sequence[tuple[str, int]]) -> list[Event]:
+        with self._lock:
+            self._check_open()
+            return [self._events[place] for place in sorted(set(places)) if place in self._events]
+
     def event(self, event_id: str) -> Event | None:
         with self._lock:
             self._check_open()

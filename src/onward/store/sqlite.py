@@ -229,6 +229,21 @@ class SqliteStore:
             rows = db.execute(statement, (*session, *bounds, *stamps, max(limit, 0))).fetchall()
             return [event_of(db, self._stamps, session_id, row) for row in rows]
 
+    def events_at(self, places: Sequence[tuple[str, int]]) -> list[Event]:
+        wanted: dict[str, set[int]] = {}
+        for session_id, seq in places:
+            wanted.setdefault(session_id, set()).add(seq)
+        found: list[Event] = []
+        with self._reader() as db:
+            for session_id, numbers in sorted(wanted.items()):
+                session = db.execute(sql.SESSION_NO, (session_id,)).fetchone()
+                if session is None:
+                    continue
+                listed = f"[{','.join(map(str, numbers))}]"
+                rows = db.execute(sql.EVENTS_AT, (*session, listed)).fetchall()
+                found += [event_of(db, self._stamps, session_id, row) for row in rows]
+        return found
+
     def event(self, event_id: str) -> Event | None:
         if rules.packed_event_id(event_id) is None:
             return None

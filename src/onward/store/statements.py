@@ -119,6 +119,12 @@ def events(stamps: int, newest_first: bool) -> str:
     )
 
 
+# Numbers of one session as a JSON array, so that one statement serves however many there are. By events_in_session.
+EVENTS_AT: Final = (
+    f"{_EVENT} FROM events WHERE session = ? AND seq IN (SELECT value FROM json_each(?)) ORDER BY seq"
+)
+
+
 @cache
 def any_event(count: int) -> str:
     """Return the statement that has a row when any of this many packed ids is in the log. Looks at events_by_id only."""
