@@ -88,6 +88,10 @@ class Link(Record, kw_only=True, frozen=True):
     report_to: str | None = None
     """For a child: the session it reports to now, when its parent went on elsewhere."""
     actor: str = "agent"
+    reported_at: int | None = None
+    """For a child: when it reported back, or was given up. Until then it is pending."""
+    outcome: str | None = None
+    """For a child: how its work ended, in a word."""
 
 
 class Run(Record, kw_only=True, frozen=True):

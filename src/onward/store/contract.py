@@ -138,10 +138,12 @@ class SessionPatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkPatch(msgspec.Struct, frozen=True, kw_only=True):
-    """A child link reports to another session now (invariant C6)."""
+    """News of a child: it reports to another session now, or it has reported (invariant C6). None keeps what is there."""
 
     link_id: str
-    report_to: str
+    report_to: str | None = None
+    reported_at: int | None = None
+    outcome: str | None = None
 
 
 class Erase(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,6 +154,17 @@ class Erase(msgspec.Struct, frozen=True, kw_only=True):
 
     event_id: str
     tombstone: bytes
+
+
+class DropBlob(msgspec.Struct, frozen=True, kw_only=True):
+    """Take a blob away, unless something still names it: an event, a manifest or a message that waits (L5).
+
+    Looked at after the erasures of the same batch. It reads every body that is stored, so it is for erasing alone.
+    """
+
+    digest: str
+    but: str | None = None
+    """A manifest that may name it all the same: what it described was erased."""
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,6 +193,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """One replaces what was kept at its offset; one of length 0 only takes that away. So a stretch can be cut around an
     erased record."""
     erasures: tuple[Erase, ...] = ()
+    drop_blobs: tuple[DropBlob, ...] = ()
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):

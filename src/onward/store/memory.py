@@ -44,6 +44,7 @@ from onward.store.contract import (
     Append,
     Batch,
     Committed,
+    DropBlob,
     Guard,
     HeadIs,
     LinksAre,
@@ -155,8 +156,9 @@ class MemoryStore:
             link = self._links.get(change.link_id)
             if link is None:
                 raise NotFound(what="link", value=change.link_id)
-            self._need(change.report_to)
-            self._put(self._links, link.id, msgspec.structs.replace(link, report_to=change.report_to))
+            if change.report_to is not None:
+                self._need(change.report_to)
+            self._put(self._links, link.id, rules.patched_link(link, change))
         for known in batch.engine_sessions:
             self._need(known.session_id)
             self._put(self._engine_sessions, (known.session_id, known.engine), known)
@@ -178,6 +180,18 @@ class MemoryStore:
                 raise EventNotFound(event=erasure.event_id)
             if not self._events[place].erased:
                 self._put(self._events, place, rules.erased_event(self._events[place], erasure.tombstone))
+
+        for blob in batch.drop_blobs:
+            if not self._is_named(blob):
+                self._drop(self._blobs, blob.digest)
+
+    def _is_named(self, blob: DropBlob) -> bool:
+        name = blob.digest.encode()
+        return (
+            any(name in event.body for event in self._events.values())
+            or any(name in known.body for known in self._manifests.values() if known.id != blob.but)
+            or any(name in (run.input or b"") + (run.context or b"") for run in self._runs.values())
+        )
 
     def _check_guard(self, guard: Guard) -> None:
         held = False

@@ -15,13 +15,14 @@ import msgspec
 from onward.core import ids, words
 from onward.core.digests import GENESIS
 from onward.core.events import Event, NewEvent
-from onward.core.records import FINAL_STATES, Run, Session, may_become
+from onward.core.records import FINAL_STATES, Link, Run, Session, may_become
 from onward.errors import InvalidId, InvalidInput, InvalidTransition, LeaseLost
 from onward.store.contract import (
     Append,
     Batch,
     Guard,
     HeadIs,
+    LinkPatch,
     LinksAre,
     NoDraft,
     NoOpenCalls,
@@ -46,6 +47,11 @@ def fresh_session(session: Session) -> Session:
 def patched_session(session: Session, patch: SessionPatch) -> Session:
     """Return a session with the values of a patch; those at None keep what is there."""
     return msgspec.structs.replace(session, **_given(patch, but=("session_id",)))
+
+
+def patched_link(link: Link, patch: LinkPatch) -> Link:
+    """Return a link with the news of a patch; those at None keep what is there."""
+    return msgspec.structs.replace(link, **_given(patch, but=("link_id",)))
 
 
 def fresh_run(run: Run) -> Run:

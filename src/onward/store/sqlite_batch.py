@@ -116,9 +116,13 @@ class BatchWriter:
             )
             db.execute(sql.PATCH_SESSION, (*map(bindable, changed), session.id))
         for change in batch.link_patches:
-            self._need_session(change.report_to)
-            if not db.execute(sql.REPORT_TO, (change.report_to, change.link_id)).rowcount:
+            row = self._one(sql.LINK, change.link_id)
+            if row is None:
                 raise NotFound(what="link", value=change.link_id)
+            if change.report_to is not None:
+                self._need_session(change.report_to)
+            link = rules.patched_link(shape(Link).record(row), change)
+            db.execute(sql.PATCH_LINK, (link.report_to, link.reported_at, bindable(link.outcome), link.id))
         for known in batch.engine_sessions:
             self._need_session(known.session_id)
             db.execute(sql.SET_ENGINE_SESSION, shape(EngineSession).row(known))
@@ -136,6 +140,9 @@ class BatchWriter:
                 db.execute(sql.DROP_ORIGINAL, (original.file_id, original.offset))
         for erasure in batch.erasures:
             self._erase(erasure)
+        for blob in batch.drop_blobs:
+            name = blob.digest.encode()
+            db.execute(sql.DROP_BLOB, (blob.digest, name, name, blob.but or "", name, name))
 
     def _one(self, statement: str, *values: Any) -> tuple[Any, ...] | None:
         row: tuple[Any, ...] | None = self._db.execute(statement, values).fetchone()

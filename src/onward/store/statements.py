@@ -188,7 +188,7 @@ LINK_INTO: Final = "SELECT from_session FROM links WHERE to_session = ?"
 
 COUNT_LINKS: Final = "SELECT count(*) FROM links WHERE from_session = ? AND type = ?"
 
-REPORT_TO: Final = "UPDATE links SET report_to = ? WHERE id = ?"
+PATCH_LINK: Final = "UPDATE links SET report_to = ?, reported_at = ?, outcome = ? WHERE id = ?"
 
 # Every session above one, itself included. Each has at most one link into it, so this is a path.
 _ABOVE: Final = """
@@ -258,6 +258,13 @@ MANIFEST: Final = f"{_select('manifests', StoredManifest)} WHERE id = ?"
 
 ADD_BLOB: Final = "INSERT INTO blobs (digest, content) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
 BLOB: Final = "SELECT content FROM blobs WHERE digest = ?"
+# The digest, then its bytes four times with a manifest that does not count before the last two: reads every body there is.
+DROP_BLOB: Final = """
+DELETE FROM blobs WHERE digest = ?
+  AND NOT EXISTS (SELECT 1 FROM events WHERE instr(body, ?))
+  AND NOT EXISTS (SELECT 1 FROM manifests WHERE instr(body, ?) AND id <> ?)
+  AND NOT EXISTS (SELECT 1 FROM runs WHERE instr(coalesce(input, x''), ?) OR instr(coalesce(context, x''), ?))
+"""
 
 SET_ENGINE_SESSION: Final = _replace("engine_sessions", EngineSession, ("session_id", "engine"))
 ENGINE_SESSIONS: Final = f"{_select('engine_sessions', EngineSession)} WHERE session_id = ? ORDER BY engine"

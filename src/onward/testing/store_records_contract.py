@@ -22,7 +22,16 @@ from onward.errors import (
     RunNotFound,
     SessionNotFound,
 )
-from onward.store.contract import Append, Batch, LinkPatch, RunChange, SessionPatch, SessionQuery
+from onward.store.contract import (
+    Append,
+    Batch,
+    DropBlob,
+    Erase,
+    LinkPatch,
+    RunChange,
+    SessionPatch,
+    SessionQuery,
+)
 from onward.testing.store_cases import ACCOUNT, OTHER_ACCOUNT, World
 
 
@@ -211,6 +220,64 @@ class RecordsContract:
         missing = LinkPatch(link_id=world.ids.new(ids.LINK), report_to=successor)
         with pytest.raises(NotFound):
             world.store.commit(Batch(link_patches=(missing,)))
+
+    @pytest.mark.requirement("C6")
+    def test_a_child_is_marked_as_reported_and_keeps_whom_it_reports_to(self, world: World) -> None:
+        parent, child = world.session(), world.session()
+        link = world.link(parent, child, "child", report_to=parent)
+        world.store.commit(
+            Batch(link_patches=(LinkPatch(link_id=link.id, reported_at=7, outcome="completed"),))
+        )
+        reported = msgspec.structs.replace(link, reported_at=7, outcome="completed")
+        assert world.store.link(link.id) == reported
+        assert world.store.links(child) == [reported]
+        world.store.commit(Batch(link_patches=(LinkPatch(link_id=link.id),)))
+        assert world.store.link(link.id) == reported
+
+    # -- blobs --------------------------------------------------------------------------------------------------------
+
+    @pytest.mark.requirement("L5")
+    def test_a_blob_is_dropped_when_nothing_names_it_any_more(self, world: World) -> None:
+        session = world.session()
+        digest = digests.content_digest(b"content")
+        world.store.commit(Batch(blobs=((digest, b"content"),)))
+        (naming,) = world.append(session, world.event(digest))
+        drop = DropBlob(digest=digest)
+        world.store.commit(Batch(drop_blobs=(drop,)))
+        assert world.store.blob(digest) == b"content"
+        erase = Erase(event_id=naming.id, tombstone=b"{}")
+        world.store.commit(Batch(erasures=(erase,), drop_blobs=(drop,)))
+        assert world.store.blob(digest) is None
+        world.store.commit(Batch(drop_blobs=(drop,)))
+
+    @pytest.mark.requirement("L5")
+    def test_a_blob_that_waiting_input_names_stays(self, world: World) -> None:
+        session = world.session()
+        digest = digests.content_digest(b"content")
+        world.store.commit(Batch(blobs=((digest, b"content"),)))
+        world.run(session, context=digest.encode())
+        world.store.commit(Batch(drop_blobs=(DropBlob(digest=digest),)))
+        assert world.store.blob(digest) == b"content"
+
+    @pytest.mark.requirement("L5")
+    def test_a_blob_that_a_manifest_names_stays_unless_that_manifest_is_excepted(self, world: World) -> None:
+        predecessor, successor = world.session(), world.session()
+        link = world.link(predecessor, successor)
+        digest = digests.content_digest(b"content")
+        manifest = StoredManifest(
+            id=world.ids.new(ids.MANIFEST),
+            link_id=link.id,
+            from_session=predecessor,
+            to_session=successor,
+            body=digest.encode(),
+            digest=digests.content_digest(digest.encode()),
+            created_at=1,
+        )
+        world.store.commit(Batch(blobs=((digest, b"content"),), manifests=(manifest,)))
+        world.store.commit(Batch(drop_blobs=(DropBlob(digest=digest),)))
+        assert world.store.blob(digest) == b"content"
+        world.store.commit(Batch(drop_blobs=(DropBlob(digest=digest, but=manifest.id),)))
+        assert world.store.blob(digest) is None
 
     # -- runs ---------------------------------------------------------------------------------------------------------
 
