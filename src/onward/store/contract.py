@@ -107,8 +107,9 @@ class RunChange(msgspec.Struct, frozen=True, kw_only=True):
     """A change to a run. ``state`` must be allowed by ``records.TRANSITIONS`` from the state found, else InvalidTransition.
 
     A change to ``running`` gives the run the next fencing number of its session, and is refused with ``Conflict`` while
-    another run of the session is running. ``fence``, if given, must match, else ``LeaseLost``. Fields left at None keep
-    their value; ``clear_input`` empties ``input`` and ``context`` once the message is in the log.
+    another run of the session is running. ``fence``, if given, must match, else ``LeaseLost``; a heartbeat
+    (``fence`` without ``state``) also needs the run to be running still. Fields left at None keep their value;
+    ``clear_input`` empties ``input`` and ``context`` once the message is in the log.
     """
 
     run_id: str

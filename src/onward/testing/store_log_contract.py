@@ -185,6 +185,13 @@ class LogContract:
         assert store.events(session, kinds=["no such kind"]) == []
         assert store.events(session, kinds=[]) == []
 
+    def test_events_are_read_at_their_places_across_sessions(self, world: World) -> None:
+        one, two = sorted((world.session(), world.session()))
+        first, second = world.append(one, "a", "b", "c"), world.append(two, "d", "e")
+        places = [(two, 2), (one, 3), (one, 1), (one, 3), (one, 9), ("ses_x", 1)]
+        assert world.store.events_at(places) == [first[0], first[2], second[1]]
+        assert world.store.events_at([]) == []
+
     def test_what_was_never_stored_reads_as_nothing(self, world: World) -> None:
         missing = world.ids.new(ids.SESSION)
         assert world.store.session(missing) is None
