@@ -42,6 +42,7 @@ from onward.core.manifest import (
 )
 from onward.core.plans import carried_pins, carried_plan, default_transfer, left_steps
 from onward.core.projection import Inputs, Offer, Projection, compile_projection
+from onward.core.recommending import unused
 from onward.core.records import Link, OpenCall, Run, Session, StoredManifest
 from onward.errors import (
     ContinuationLoop,
@@ -387,6 +388,7 @@ def _manifest(
             sources=len(command.sources),
         ),
         adjusted=command.adjusted,
+        recommended_unused=unused(command.recommended, [offer.source for offer in snapshot.offers]),
         digest=projection.digest,
     )
 

@@ -40,6 +40,19 @@ _LISTS: Final = ("established_facts", "decisions", "open_questions", "next_actio
 _INSIDE: Final = ("purpose", "current_request", *_LISTS, "extra")
 _PLANS: Final[tuple[Literal["carry", "close", "omit"], ...]] = ("carry", "close", "omit")
 _RESPELLED: Final = {"hand_off": "handoff"}
+_OF_A_DRAFT: Final = (
+    "session",
+    "estimated_tokens",
+    "budget",
+    "counter",
+    "costs",
+    "left_out",
+    "estimates",
+    "claims",
+    "warnings",
+)
+"""What a draft says about itself. A command that is an edited draft has them; they are no part of it."""
+MAX_RECOMMENDED: Final = 256
 
 
 class Transfer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -62,6 +75,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     sources: tuple[Source, ...] = ()
     transfer: Transfer = Transfer()
+    recommended: tuple[str, ...] = ()
+    """Addresses of the sources that a draft recommended, whether or not they are cited."""
     adjusted: tuple[str, ...] = ()
 
 
@@ -71,6 +86,7 @@ def parse_command(given: Any) -> Command:
         raise InvalidContinuation(why=f"expected an object, found {type(given).__name__}")
     adjusted: list[str] = []
     fields = _fields(given, "", adjusted)
+    recommended = _recommended(fields)
     inner = _inside(fields, adjusted)
     for name in _BESIDE:
         if name in inner:
@@ -105,8 +121,25 @@ def parse_command(given: Any) -> Command:
         handoff=handoff,
         sources=sources,
         transfer=_transfer(fields.get("transfer"), adjusted),
+        recommended=recommended,
         adjusted=tuple(adjusted),
     )
+
+
+def _recommended(fields: dict[str, Any]) -> tuple[str, ...]:
+    """Take out what an edited draft says about itself. Return the sources that were recommended."""
+    if "estimated_tokens" in fields:
+        for name in _OF_A_DRAFT:
+            fields.pop(name, None)
+    given = fields.pop("recommended", None)
+    found = [entry for entry in _listed(given) if isinstance(entry, str) and entry.strip()]
+    if len(found) > MAX_RECOMMENDED:
+        raise LimitExceeded(
+            what="the list of recommended sources",
+            limit=f"{MAX_RECOMMENDED} sources",
+            found=f"{len(found)} sources",
+        )
+    return tuple(found)
 
 
 def _fields(given: dict[Any, Any], prefix: str, adjusted: list[str]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ import msgspec
 
 from onward.core import digests
 from onward.core.budget import MESSAGE_OVERHEAD, Counter
+from onward.core.codec import call_of
 from onward.core.events import Event, iso
 from onward.core.exchanges import Line, exchanges, folded, in_full, newest_lines
 from onward.core.fencing import RULE, attribute, disarmed, fence
@@ -355,20 +356,23 @@ class _Filling:
         return _block(lines, "recent", self.counter, "recent exchange")
 
     def add_relevant(self) -> None:
-        """Add other excerpts by rank, each whole or omitted."""
-        for event in self.inputs.relevant:
-            if event.id in self._taken or (event.session_id, event.seq) in self.listed:
+        """Add other excerpts by rank, each whole or omitted; a call that is followed by its result is one with it."""
+        for excerpt in _excerpts(self.inputs.relevant):
+            if any(e.id in self._taken or (e.session_id, e.seq) in self.listed for e in excerpt):
                 continue
-            line = Line(text=whole(event), events=(event,), pointers=0)
-            block = _block([line], "relevant", self.counter, "related")
+            lines = [Line(text=whole(e), events=(e,), pointers=0) for e in excerpt]
+            block = _block(lines, "relevant", self.counter, "related")
             if block.tokens > self.room:
-                self._leave_out(event, block.tokens)
+                self._leave_out(block)
             else:
                 self._take(block)
 
-    def _leave_out(self, event: Event, tokens: int) -> None:
-        self.listed.add((event.session_id, event.seq))
-        self.omitted.append(Omitted(address=f"{event.session_id}:{event.seq}", cause="budget", tokens=tokens))
+    def _leave_out(self, block: _Block) -> None:
+        for n, event in enumerate(block.events):
+            self.listed.add((event.session_id, event.seq))
+            tokens = block.tokens if n == 0 else 0
+            address = f"{event.session_id}:{event.seq}"
+            self.omitted.append(Omitted(address=address, cause="budget", tokens=tokens))
 
     def drop_least(self) -> None:
         """Take one block out again: the last excerpt, else the oldest exchange, else the last citation."""
@@ -379,7 +383,7 @@ class _Filling:
             offer = self.inputs.offers[block.source]
             self.omitted.append(_omit(offer, block.source, "budget", block.tokens))
         elif block.section == "relevant":
-            self._leave_out(block.events[0], block.tokens)
+            self._leave_out(block)
 
     def shown(self) -> list[Event]:
         """Return the events of the recent exchanges that are in, with those that belong to no exchange."""
@@ -390,6 +394,24 @@ class _Filling:
                 break
             out += exchange
         return out
+
+
+def _excerpts(events: Sequence[Event]) -> list[tuple[Event, ...]]:
+    """Return the excerpts among related events: a call with the result behind it, every other event by itself."""
+    out: list[tuple[Event, ...]] = []
+    for event in events:
+        before = out[-1][-1] if out else None
+        call, _ = call_of(event.kind, event.body)
+        if (
+            before is not None
+            and (before.kind, event.kind) == ("tool_call", "tool_result")
+            and before.session_id == event.session_id
+            and call_of(before.kind, before.body)[0] == call
+        ):
+            out[-1] = (before, event)
+        else:
+            out.append((event,))
+    return out
 
 
 def _cause(offer: Offer) -> Cause | None:
