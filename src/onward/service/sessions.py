@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from onward.core import ids as make
-from onward.core.bodies import Pins, Plan, SessionChange
-from onward.core.codec import Erased, body_of, encode
+from onward.core.bodies import Body, Message, Pins, Plan, ProjectionContext, SessionChange, ToolResult
+from onward.core.codec import Erased, body_of, call_of, encode
 from onward.core.events import PERSON, Event
 from onward.core.records import Link, Session, Workspace
 from onward.errors import EventNotFound, InvalidInput, LimitExceeded
 from onward.service.platform import Platform
-from onward.store.contract import Append, Batch, Erase, SessionPatch, SessionQuery
+from onward.store.contract import Append, Batch, DropBlob, Erase, SessionPatch, SessionQuery
 
 if TYPE_CHECKING:
     from onward.core.manifest import Scope
@@ -381,8 +381,9 @@ def predecessor(platform: Platform, session_id: str) -> Link | None:
 def erase(platform: Platform, event_id: str, *, reason: str = "") -> Event:
     """Erase what an event says. Its digest stays, so the chain still verifies; the erasure is an event of its own (L5).
 
-    The words leave the search index in the same transaction, and so does the native record that an import kept of them.
-    Return the event that records the erasure.
+    The words leave the search index in the same transaction, and so do the native record that an import kept of them and
+    the blobs that nothing else names: attachments and, of a projection, what was read of resources and memories. Of a tool
+    call or its result the call id stays, so that the pair does. Return the event that records the erasure.
     """
     from onward.service.importing_originals import blanked_originals
 
@@ -400,15 +401,29 @@ def erase(platform: Platform, event_id: str, *, reason: str = "") -> Event:
         "user",
         source=PERSON,
     )
-    tombstone = encode(Erased(reason=reason or None))
+    tombstone = encode(Erased(reason=reason or None, call=call_of(found.kind, found.body)[0] or None))
     written = platform.store.commit(
         Batch(
             erasures=(Erase(event_id=event_id, tombstone=tombstone),),
             originals=blanked_originals(platform.store, found),
+            drop_blobs=_blobs_of(platform, gone),
             appends=(Append(session_id=found.session_id, events=(note,)),),
         )
     )
     return written.events[0]
+
+
+def _blobs_of(platform: Platform, body: Body) -> tuple[DropBlob, ...]:
+    """Return the blobs that belong to a body that is about to be erased; those that something else names stay."""
+    if isinstance(body, ProjectionContext):
+        from onward.core.manifest import decode_manifest
+
+        stored = platform.store.manifest(body.manifest)
+        pinned = decode_manifest(stored.body).contents if stored is not None else ()
+        return tuple(DropBlob(digest=content.digest, but=body.manifest) for content in pinned)
+    if isinstance(body, Message | ToolResult):
+        return tuple(DropBlob(digest=part.blob) for part in body.parts)
+    return ()
 
 
 def plan_of(found: dict[str, Event]) -> Plan | None:
