@@ -51,7 +51,7 @@ from onward.errors import (
     OnwardError,
     StoreBusy,
 )
-from onward.service import opening, pressure, running
+from onward.service import delegating, opening, pressure, running
 from onward.service.offering import offered_tools
 from onward.service.platform import Platform
 
@@ -408,6 +408,9 @@ class _Drive:
         except LeaseLost:
             return await self.lost()
         self.pressure = await _call(pressure.measured, self.platform, run, usage)
+        # The run has ended as it did. A child whose report fails here is still pending, and named as such.
+        with contextlib.suppress(OnwardError):
+            await _call(delegating.report_completed, self.platform, run, self.replies[-1] if self.replies else "")
         return self._result(run, reason)
 
     async def stopped(self, reason: str) -> None:

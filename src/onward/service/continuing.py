@@ -32,7 +32,7 @@ from onward.core.projection import DEFAULT_BUDGET, Offer
 from onward.core.records import Link, Run, Session
 from onward.core.references import Source
 from onward.errors import Conflict, InvalidInput, LimitExceeded, ManifestNotFound
-from onward.service import recommending, resolving, sessions
+from onward.service import delegating, recommending, resolving, sessions
 from onward.service.platform import Platform
 from onward.store.contract import (
     Append,
@@ -152,11 +152,11 @@ def load_snapshot(
     found = sessions.state(platform, session)
     initiating = initiating_event(platform, session)
     runs = store.unfinished(session_id)
-    children = []
-    for link in _delegated(platform, session_id):
-        child = store.session(link.to_session)
-        if child is not None and store.unfinished(child.id):
-            children.append(Child(link=link, session=child))
+    children = [
+        Child(link=link, session=platform.session(link.to_session))
+        for link in _delegated(platform, session_id)
+        if platform.may_read(link.to_session) and delegating.pending(store, link)
+    ]
     return Snapshot(
         session=session,
         successors=sum(1 for ln in links if ln.type == "continuation" and ln.from_session == session_id),

@@ -139,7 +139,10 @@ class SessionPatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkPatch(msgspec.Struct, frozen=True, kw_only=True):
-    """News of a child: it reports to another session now, or it has reported (invariant C6). None keeps what is there."""
+    """News of a child: it reports to another session now, or it has reported (invariant C6). None keeps what is there.
+
+    A child reports once: the ``reported_at`` and ``outcome`` that were stored first stay.
+    """
 
     link_id: str
     report_to: str | None = None

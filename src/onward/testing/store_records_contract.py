@@ -231,7 +231,8 @@ class RecordsContract:
         reported = msgspec.structs.replace(link, reported_at=7, outcome="completed")
         assert world.store.link(link.id) == reported
         assert world.store.links(child) == [reported]
-        world.store.commit(Batch(link_patches=(LinkPatch(link_id=link.id),)))
+        again = LinkPatch(link_id=link.id, reported_at=9, outcome="failed")
+        world.store.commit(Batch(link_patches=(LinkPatch(link_id=link.id), again)))
         assert world.store.link(link.id) == reported
 
     # -- blobs --------------------------------------------------------------------------------------------------------
