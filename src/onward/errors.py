@@ -85,6 +85,12 @@ class SourceNotFound(NotFound):
     code = "source_not_found"
 
 
+class ApprovalNotFound(NotFound):
+    """There is no request to continue {approval} that may be read here. `onward approvals` lists those that wait."""
+
+    code = "approval_not_found"
+
+
 class Conflict(OnwardError):
     """Somebody else changed {what} in the meantime. Read it again and retry."""
 
@@ -170,6 +176,24 @@ class BudgetTooSmall(ContinuationRefused):
     """The parts that are never left out need {needed} tokens ({counter}); the budget is {budget}."""
 
     code = "budget_too_small"
+
+
+class ContinuationParked(OnwardError):
+    """The continuation waits for a person, who can look at it and accept it: `onward approve {approval}`."""
+
+    code = "continuation_parked"
+
+
+class ContinuationDeclined(ContinuationRefused):
+    """A person declined this continuation: {why}."""
+
+    code = "continuation_declined"
+
+
+class ApprovalAnswered(OnwardError):
+    """Request {approval} was accepted; the conversation went on in {successor}."""
+
+    code = "approval_answered"
 
 
 class CycleRefused(ContinuationRefused):

@@ -35,13 +35,14 @@ from onward.service import (
     sessions,
     verifying,
 )
-from onward.service.platform import Platform
+from onward.service.platform import Platform, approval_policy
 from onward.service.sessions import Lineage, Page
 
 if TYPE_CHECKING:
     from onward.core.pressure import Pressure
     from onward.engines.contract import Engine
     from onward.runner import Listener, RunResult
+    from onward.service import approving
     from onward.service.importing import ImportReport
     from onward.service.recompiling import Comparison, View
     from onward.service.signing import Signer
@@ -131,6 +132,26 @@ class Onward:
         if isinstance(command, drafting.Draft):
             command = command.command()
         return continuing.continue_session(self.platform, session_id, command, **options)
+
+    def approvals(self, session_id: str | None = None, *, answered: bool = False) -> list[approving.Parked]:
+        """Return the continuations that wait for a person, see ``approving.approvals``."""
+        from onward.service import approving
+
+        return approving.approvals(self.platform, session_id, answered=answered)
+
+    def approve(
+        self, approval: str, changed: Command | dict[str, Any] | None = None, **options: Any
+    ) -> continuing.Continuation:
+        """Carry out a continuation that waits, as it is or changed, see ``approving.accept``."""
+        from onward.service import approving
+
+        return approving.accept(self.platform, approval, changed, **options)
+
+    def decline(self, approval: str, *, note: str = "") -> approving.Parked:
+        """Decline a continuation that waits, see ``approving.decline``."""
+        from onward.service import approving
+
+        return approving.decline(self.platform, approval, note=note)
 
     def manifest(self, name: str) -> Manifest:
         """Return a manifest by its id, or that of the session it began."""
@@ -322,7 +343,11 @@ def open_log(url: str | None = None) -> Onward:
     from onward.store import open_store
 
     store = open_store(url or default_url())
-    return Onward(Platform(store=store, host=socket.gethostname(), signer=environment_signer()))
+    return Onward(
+        Platform(
+            store=store, host=socket.gethostname(), signer=environment_signer(), approval=approval_policy()
+        )
+    )
 
 
 def environment_signer() -> Signer | None:

@@ -51,7 +51,7 @@ from onward.errors import (
     OnwardError,
     StoreBusy,
 )
-from onward.service import delegating, opening, pressure, running
+from onward.service import delegating, opening, parking, pressure, running
 from onward.service.offering import offered_tools
 from onward.service.platform import Platform
 
@@ -84,6 +84,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """What the engine was given as history."""
     pressure: Pressure | None = None
     """How full the model's window was, where that was measured."""
+    approval: str | None = None
+    """The request to continue that waits for a person, if the agent made one."""
 
 
 async def execute(
@@ -219,6 +221,7 @@ class _Drive:
         self.replies: list[str] = []
         self.usage: Usage | None = None
         self.pressure: Pressure | None = None
+        self.approval: str | None = None
         self.opening: str | None = None
         self.reason = ""
         self.prepared: opening.Prepared | None = None
@@ -410,7 +413,9 @@ class _Drive:
         self.pressure = await _call(pressure.measured, self.platform, run, usage)
         # The run has ended as it did. A child whose report fails here is still pending, and named as such.
         with contextlib.suppress(OnwardError):
-            await _call(delegating.report_completed, self.platform, run, self.replies[-1] if self.replies else "")
+            await _call(
+                delegating.report_completed, self.platform, run, self.replies[-1] if self.replies else ""
+            )
         return self._result(run, reason)
 
     async def stopped(self, reason: str) -> None:
@@ -429,6 +434,11 @@ class _Drive:
     async def _continued(self) -> RunResult:
         """The agent continued elsewhere; the tool's transaction has ended this run already."""
         run = await _call(running.get, self.platform, self.run.id)
+        if run.state == "running" and (parked := await _call(parking.parked_by, self.platform, run)):
+            self.approval = parked
+            return await self.end(
+                "completed", f"The continuation waits for a person: onward approve {parked}"
+            )
         if run.state != "continued":
             return await self.end("failed", "the turn was ended by a tool, but nothing was continued")
         ahead = await _call(running.successor_of, self.platform, run)
@@ -447,6 +457,7 @@ class _Drive:
             continued_to=successor,
             transcript=self.prepared.transcript if self.prepared else None,
             pressure=self.pressure,
+            approval=self.approval,
         )
 
 

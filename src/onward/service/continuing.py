@@ -32,7 +32,7 @@ from onward.core.projection import DEFAULT_BUDGET, Offer
 from onward.core.records import Link, Run, Session
 from onward.core.references import Source
 from onward.errors import Conflict, InvalidInput, LimitExceeded, ManifestNotFound
-from onward.service import delegating, recommending, resolving, sessions
+from onward.service import delegating, parking, recommending, resolving, sessions
 from onward.service.platform import Platform
 from onward.store.contract import (
     Append,
@@ -82,12 +82,17 @@ def continue_session(
     budget: int | None = None,
     counter: Counter | None = None,
     options: bytes = b"{}",
+    approved: str | None = None,
+    approved_note: str | None = None,
 ) -> Continuation:
     """Continue a session in a fresh, linked one.
 
     ``key`` makes the command repeat-safe; without one it is derived from nothing and every call is new. With ``run_id``,
     ``fence`` and ``call`` the asking agent's turn ends in the same transaction. Raises a ``ContinuationRefused`` that
     names the first check that failed; then nothing was written.
+
+    Where the platform's policy says so, a continuation that passed every check waits for a person: ContinuationParked.
+    ``approved`` is the request that a person accepted, see ``approving.accept``.
     """
     predecessor = platform.session(session_id)
     if key is not None:
@@ -95,6 +100,9 @@ def continue_session(
             raise LimitExceeded(what="an idempotency key", limit=f"1 to {MAX_KEY} characters", found=len(key))
         if (done := platform.store.link_by_key(session_id, key)) is not None:
             return _made(platform, predecessor, done, repeated=True)
+    waits = approved is None and parking.waits(platform.approval, actor)
+    if waits and key is not None:
+        parking.refuse_if_parked(platform, predecessor, key)
     parsed = _checked(command)
     size = DEFAULT_BUDGET if budget is None else budget
     if size < SMALLEST_BUDGET:
@@ -112,19 +120,28 @@ def continue_session(
     for _ in range(ATTEMPTS):
         still = _delegated_still(platform, session_id)
         snapshot = load_snapshot(platform, session_id, parsed, engine=engine)
+        # After the snapshot, whose head the write depends on: an answer that came in between is seen here or refused there.
+        grants = parking.granted(platform, approved, approved_note) if approved else ()
         decision = decide_continuation(
             request, snapshot, platform.clock(), platform.ids, counter or platform.counter
         )
         try:
+            if waits:
+                raise parking.park(platform, request, snapshot, fence)
             superseded = tuple(
                 r.id for r in platform.store.unfinished(session_id) if _superseded(r, snapshot.initiating)
             )
             signed = _signatures(platform, decision)
+            decision = msgspec.structs.replace(
+                decision, predecessor_events=(*grants, *decision.predecessor_events)
+            )
             batch = _batch(request, snapshot, decision, fence, still(snapshot), superseded, signed)
             platform.store.commit(batch)
         except Conflict as conflict:
             if key is not None and (done := platform.store.link_by_key(session_id, key)) is not None:
                 return _made(platform, snapshot.session, done, repeated=True)
+            if waits and key is not None:
+                parking.refuse_if_parked(platform, predecessor, key)
             if not conflict.retryable:
                 raise
             continue
@@ -420,8 +437,15 @@ def manifest(platform: Platform, name: str) -> Manifest:
         platform.session(name)
         link = sessions.predecessor(platform, name)
         if link is None or link.manifest_id is None:
+            after = [
+                ln
+                for ln in platform.store.links(name)
+                if ln.type == "continuation" and ln.from_session == name
+            ]
+            hint = f" It was continued in {after[-1].to_session}, which has one." if after else ""
             raise ManifestNotFound(
-                f"Session {name} was not continued from another one, so it has no manifest.", manifest=name
+                f"Session {name} was not continued from another one, so it has no manifest.{hint}",
+                manifest=name,
             )
         manifest_id = link.manifest_id
     elif not name.startswith("man_"):

@@ -18,8 +18,9 @@ from onward.core.fencing import fence
 from onward.core.projection import DEFAULT_BUDGET
 from onward.core.records import Run
 from onward.engines.contract import Tool, ToolOutcome
-from onward.errors import LeaseLost, OnwardError
-from onward.service import continuing, recalling
+from onward.errors import ContinuationParked, LeaseLost, OnwardError
+from onward.service import continuing, parking, recalling
+from onward.service.continuing import Continuation
 from onward.service.opening import WINDOW_SHARE
 from onward.service.platform import Platform
 
@@ -107,7 +108,17 @@ def offered_tools(platform: Platform, run: Run, *, window: int | None = None) ->
     budget = DEFAULT_BUDGET if window is None else min(DEFAULT_BUDGET, int(window * WINDOW_SHARE))
 
     def continue_session(call: str, given: dict[str, Any]) -> ToolOutcome:
-        made = continuing.continue_session(
+        try:
+            made = _continued(call, given)
+        except ContinuationParked as parked:
+            # Its result was written with the request. Nothing was continued: the turn ends, and a person decides.
+            answer = parking.told(parked.details["approval"])
+            return ToolOutcome(output=answer, ends_turn=True, recorded=True)
+        answer = {"successor": made.successor, "manifest": made.manifest}
+        return ToolOutcome(output=answer, ends_turn=True, recorded=True)
+
+    def _continued(call: str, given: dict[str, Any]) -> Continuation:
+        return continuing.continue_session(
             platform,
             run.session_id,
             given,
@@ -119,8 +130,6 @@ def offered_tools(platform: Platform, run: Run, *, window: int | None = None) ->
             budget=budget,
             options=encode({k: v for k, v in loads(run.options).items() if k in CARRIED_OPTIONS}),
         )
-        answer = {"successor": made.successor, "manifest": made.manifest}
-        return ToolOutcome(output=answer, ends_turn=True, recorded=True)
 
     def read_events(_call: str, given: dict[str, Any]) -> ToolOutcome:
         session = str(given.get("session") or run.session_id)

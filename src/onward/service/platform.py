@@ -21,7 +21,7 @@ from onward.core.codec import encode
 from onward.core.events import ONWARD, NewEvent, Source
 from onward.core.ids import LOCAL_ACCOUNT, Ids
 from onward.core.records import Session
-from onward.errors import SessionNotFound
+from onward.errors import InvalidInput, SessionNotFound
 from onward.store.contract import Store
 
 if TYPE_CHECKING:
@@ -62,6 +62,18 @@ class RandomIds:
             return drawn[:16]
 
 
+APPROVALS: Final = ("never", "agent", "always")
+"""Whose continuations wait for a person: nobody's, those that an agent asks for, everybody's."""
+
+
+def approval_policy() -> str:
+    """Return the policy that ``ONWARD_APPROVAL`` names, ``never`` without it. Raises InvalidInput for any other word."""
+    named = os.environ.get("ONWARD_APPROVAL", "").strip().lower() or "never"
+    if named not in APPROVALS:
+        raise InvalidInput(what=f"ONWARD_APPROVAL={named!r}", why=f"there are {', '.join(APPROVALS)}")
+    return named
+
+
 class Platform(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the verbs act on and with."""
 
@@ -76,6 +88,8 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
     """What reads the resources and memories that a handoff cites; None for what ``resolving.resolvers`` says."""
     signer: Signer | None = None
     """Who signs each manifest when it is made; None for nobody."""
+    approval: str = "never"
+    """Whose continuations wait for a person (``continuation.approval``): ``never``, ``agent`` or ``always``."""
 
     def session(self, session_id: str) -> Session:
         """Return a session that this account may read. Raises SessionNotFound otherwise (invariant A1)."""
