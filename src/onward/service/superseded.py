@@ -15,11 +15,12 @@ from typing import Final
 
 import msgspec
 
-from onward.core import superseding, words
+from onward.core import stating, superseding, words
 from onward.core.bodies import Body, Pins, Plan, ToolCall, ToolResult
 from onward.core.codec import body_of, call_of
 from onward.core.events import Event
-from onward.core.superseding import Rule, Statement
+from onward.core.stating import Statement
+from onward.core.superseding import Rule
 from onward.service.platform import Platform
 
 LATER: Final = 20
@@ -93,7 +94,7 @@ class _Lines:
 
     def _statements(self, event: Event, body: Body) -> tuple[Statement, ...]:
         if event.id not in self._stated:
-            self._stated[event.id] = superseding.statements(body)
+            self._stated[event.id] = stating.statements(body)
         return self._stated[event.id]
 
     def _newer_revision(self, event: Event, body: Body) -> Superseded | None:
@@ -219,7 +220,7 @@ class _Lines:
 def _asked_for(stated: Statement) -> list[tuple[str, ...]]:
     """Return the words whose later events may replace a statement: those of its subject, and those of its value."""
     asked = [stated.terms]
-    if stated.value is not None and superseding.is_telling(stated.value):
+    if stated.value is not None and stating.is_telling(stated.value):
         asked.append(tuple(words.cut(stated.value)))
     return asked
 
