@@ -15,6 +15,7 @@ from onward.core.records import Session
 from onward.errors import EventNotFound, InvalidId, InvalidInput, SessionNotFound
 from onward.service.platform import Platform
 from onward.store.contract import SessionQuery
+from onward.surfaces.cli.screen import one_line
 
 LAST: Final = "@last"
 _CANDIDATES: Final = 5
@@ -34,8 +35,21 @@ def session(platform: Platform, given: str) -> Session:
     name = given if given.startswith("ses_") else f"ses_{given.upper()}"
     if _BEGINNING.fullmatch(name):
         return _beginning(platform, given, name)
-    ids.check_id(given, ids.SESSION)
+    try:
+        ids.check_id(given, ids.SESSION)
+    except InvalidId:
+        raise _unlike(given) from None
     return platform.session(given)
+
+
+def _unlike(given: str) -> InvalidId:
+    """Return the error about a text that names no session and could not name one."""
+    return InvalidId(
+        f"{given!r} does not name a session. It takes an id (ses_ and 26 characters), the beginning of one, or "
+        f"{LAST}; `onward list` shows the ids.",
+        value=given,
+        prefix=ids.SESSION,
+    )
 
 
 def _beginning(platform: Platform, given: str, beginning: str) -> Session:
@@ -57,14 +71,15 @@ def _beginning(platform: Platform, given: str, beginning: str) -> Session:
             break
     if not found:
         if given != beginning:
-            raise InvalidId(value=given, prefix=ids.SESSION)
+            raise _unlike(given)
         raise SessionNotFound(session=given)
     if len(found) > 1:
-        shown = [f"{s.id} “{s.title}”" if s.title else s.id for s in found[:_CANDIDATES]]
+        shown = [f"{s.id} “{one_line(s.title, 40)}”" if s.title else s.id for s in found[:_CANDIDATES]]
         more = " and others" if len(found) > _CANDIDATES else ""
         raise InvalidInput(
+            f"Several sessions begin with {given!r}; type more of the id. They are {', '.join(shown)}{more}.",
             what=f"{given!r}",
-            why=f"several sessions begin so: {', '.join(shown)}{more}",
+            why="several sessions begin so",
         )
     return found[0]
 

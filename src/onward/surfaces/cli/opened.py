@@ -35,6 +35,13 @@ def chosen_store(call: Call) -> tuple[str, bool]:
     return file_url(os.path.expanduser(named)), True
 
 
+def again(call: Call, words: str) -> str:
+    """Return a command line that works on the same store, to be typed as it is."""
+    import shlex
+
+    return f"onward --store {shlex.quote(call.store)} {words}" if call.store else f"onward {words}"
+
+
 def file_url(path: str) -> str:
     """Return the URL of a store in a file."""
     from urllib.parse import quote

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import Final
 
 from onward.core.events import Event, iso
 from onward.core.records import Session
@@ -10,10 +12,14 @@ from onward.service import sessions
 from onward.service.platform import Platform
 from onward.surfaces.cli import addresses, screen, shapes
 from onward.surfaces.cli.grammar import Call
-from onward.surfaces.cli.opened import opened
+from onward.surfaces.cli.opened import again, opened
 
 _ARROWS = {"continuation": ("continued as", "continued from"), "child": ("delegated to", "delegated by")}
 _ARROWS["fork"] = ("branched as", "branched from")
+_TRAFFIC: Final = ("tool_call", "tool_result", "terminal", "context")
+"""Kinds that are shortened on a page of several events."""
+SHORTENED: Final = 800
+"""Characters that are left of them."""
 
 
 def list_(call: Call) -> int:
@@ -30,7 +36,7 @@ def list_(call: Call) -> int:
             screen.document({"sessions": [shapes.session(s, platform) for s in found], "next": cursor})
             return 0
         for session in found:
-            screen.say(headline(session))
+            screen.say(screen.headline(session.title))
             screen.flow(facts(session, platform), "  ")
         if not call.quiet:
             if not found:
@@ -38,13 +44,20 @@ def list_(call: Call) -> int:
                     "No sessions here. `onward import` reads those of your agents; `onward run --new` begins one."
                 )
             if cursor:
-                screen.note(f"There are more: onward list --cursor {cursor}")
+                screen.note(f"There are more: {again(call, _listing(call, cursor))}")
     return 0
 
 
-def headline(session: Session) -> str:
-    """Return the title of a session on one line, cut to the terminal."""
-    return screen.one_line(session.title, screen.width()) or "(no title)"
+def _listing(call: Call, cursor: str) -> str:
+    """Return the words that show the next page of the same list."""
+    import shlex
+
+    asked = [
+        f"--{name} {shlex.quote(str(call[name]))}"
+        for name in ("query", "workspace", "limit")
+        if call[name] is not None
+    ]
+    return " ".join(("list", *asked, f"--cursor {cursor}"))
 
 
 def facts(session: Session, platform: Platform) -> str:
@@ -87,7 +100,7 @@ def show(call: Call) -> int:
                 }
             )
             return 0
-        screen.say(headline(session))
+        screen.say(screen.headline(session.title))
         screen.flow(facts(session, platform), "  ")
         if session.description:
             screen.flow(session.description, "  ")
@@ -124,16 +137,45 @@ def read(call: Call) -> int:
                 }
             )
             return 0
-        for event in page.events:
-            print_event(event)
+        named = first == last or call["full"]
+        print_events(page.events, full=named)
         if page.next is not None and not call.quiet:
             upto = "" if last is None else str(last)
-            screen.note(f"Read on: onward read {session.id}:{page.next}-{upto}")
+            full = " --full" if call["full"] else ""
+            screen.note(f"Read on: {again(call, f'read {session.id}:{page.next}-{upto}{full}')}")
     return 0
 
 
-def print_event(event: Event) -> None:
-    """Print an event as its line, what follows its first line set in."""
-    from onward.core.lines import whole
+def print_events(events: Sequence[Event], *, full: bool) -> None:
+    """Print events as their lines, what follows a first line set in.
 
-    screen.say(whole(event), indent="    ")
+    Unless they are shown in full, records without a counterpart are counted instead (a session of two thousand events can
+    hold seventeen hundred of them), and traffic of tools and contexts is shortened, saying by how much. What people and
+    agents said is always whole.
+    """
+    from onward.core.codec import Raw, body_of
+    from onward.core.lines import who, whole
+
+    waiting: list[Event] = []
+
+    def told() -> None:
+        if waiting:
+            first, last = waiting[0], waiting[-1]
+            name = who(first)
+            if first is last:
+                screen.say(f"[{first.seq}] {name}: {len(first.body):,} bytes, not shown")
+            else:
+                screen.say(f"[{first.seq}-{last.seq}] {len(waiting)} {name}s, not shown")
+            waiting.clear()
+
+    for event in events:
+        body = body_of(event)
+        if not full and isinstance(body, Raw):
+            if waiting and who(waiting[0]) != who(event, body):
+                told()
+            waiting.append(event)
+            continue
+        told()
+        limit = None if full or event.kind not in _TRAFFIC else SHORTENED
+        screen.say(whole(event, body, limit=limit).rstrip(), indent="    ")
+    told()

@@ -36,6 +36,11 @@ def one_line(text: str, limit: int | None = None) -> str:
     return line if limit is None or len(line) <= limit else line[: max(limit - 1, 0)] + "…"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, in the plural where it is not one."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def width() -> int:
     """Return the columns of the terminal, at least 20; 100 where there is none."""
     given = os.environ.get("COLUMNS", "")
@@ -45,6 +50,11 @@ def width() -> int:
         return max(os.get_terminal_size(sys.stdout.fileno()).columns or 100, 20)
     except (OSError, ValueError, AttributeError):
         return 100
+
+
+def headline(title: str) -> str:
+    """Return the title of a session on one line, cut to the terminal."""
+    return one_line(title, width()) or "(no title)"
 
 
 def say(text: str = "", indent: str = "") -> None:

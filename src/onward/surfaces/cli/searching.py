@@ -19,17 +19,31 @@ def search(call: Call) -> int:
             scope=call["scope"],
             limit=20 if call["limit"] is None else call["limit"],
         )
+        headlines = (
+            {}
+            if call.json
+            else {
+                name: screen.headline(platform.session(name).title)
+                for name in {hit.session for hit in found.hits}
+            }
+        )
     if call.json:
         screen.document(found)
         return 0
+    shown = None
     for hit in found.hits:
-        screen.say(f"{hit.session}:{hit.seq} · {hit.at[:16].replace('T', ' ')} · {hit.who}")
+        if hit.session != shown:  # neighbours of one session stand under one title
+            shown = hit.session
+            screen.say(headlines[shown])
+        screen.say(f"  {hit.session}:{hit.seq} · {hit.at[:16].replace('T', ' ')} · {hit.who}")
         screen.flow(hit.text, "    ")
         if hit.superseded_by:
             screen.say(f"    superseded by {hit.superseded_by}")
     if not call.quiet:
         if not found.hits:
-            screen.note("Nothing found.")
+            where = " in this session and its lineage" if start and not call["scope"] else ""
+            wider = "; --scope account looks everywhere" if where else ""
+            screen.note(f"Nothing found{where}{wider}.")
         elif not found.complete:
             screen.note("There may be more: not every match was ranked.")
     return 0
