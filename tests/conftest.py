@@ -14,6 +14,8 @@ import pytest
 
 from tests import needs, network
 
+ASKED_FOR = ("ONWARD_KILLS", "ONWARD_MANIFESTS", "ONWARD_REQUIRE", "ONWARD_SESSIONS")
+"""What somebody who runs the tests may say to them."""
 TESTS = Path(__file__).resolve().parent
 GUARD = network.Guard()
 
@@ -62,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[COLLECTED] = Collected()
     # The data folder of whoever runs the tests is no place for them, and their settings decide nothing here.
     for name in os.environ:
-        if name.startswith("ONWARD_") and name not in ("ONWARD_KILLS", "ONWARD_REQUIRE", "ONWARD_SESSIONS"):
+        if name.startswith("ONWARD_") and name not in ASKED_FOR:
             del os.environ[name]
     config.stash[HOME] = home = tempfile.mkdtemp(prefix="onward-tests-")
     for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):

@@ -20,7 +20,11 @@ def attached(world: World, session_id: str, content: bytes, kind: str = "message
     digest = content_digest(content)
     world.store.commit(Batch(blobs=((digest, content),)))
     parts = (Part(blob=digest, media_type="image/png"),)
-    body = Message(role="user", text="See.", parts=parts) if kind == "message" else ToolResult(call="c1", parts=parts)
+    body = (
+        Message(role="user", text="See.", parts=parts)
+        if kind == "message"
+        else ToolResult(call="c1", parts=parts)
+    )
     actor = "user" if kind == "message" else "tool"
     return digest, world.tell(session_id, world.platform.event(kind, body, actor))[0]
 
@@ -53,7 +57,9 @@ def test_an_attachment_goes_with_the_last_event_that_names_it(world: World, kind
 
 
 @pytest.mark.requirement("L5", "C4")
-def test_an_attachment_that_went_along_to_a_successor_stays_until_its_copy_is_erased_too(world: World) -> None:
+def test_an_attachment_that_went_along_to_a_successor_stays_until_its_copy_is_erased_too(
+    world: World,
+) -> None:
     session_id = world.conversation()
     digest, said = attached(world, session_id, b"picture")
     made = world.log.continue_session(session_id, COMMAND)

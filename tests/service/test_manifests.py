@@ -2,97 +2,12 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
-from tests.service.conversations import CITING, COMMAND, World, bodies
+from tests.service.conversations import CITING, COMMAND, World
 
-from onward.core.bodies import (
-    Checkpoint,
-    Opaque,
-    Plan,
-    PlanStep,
-    ProjectionContext,
-    Reasoning,
-    ToolCall,
-    ToolResult,
-)
+from onward.core.bodies import Plan, PlanStep, ProjectionContext
 from onward.core.codec import body_of
-from onward.core.digests import content_digest
 from onward.errors import InvalidInput, ManifestNotFound
-from onward.service.counting import counter_by_name
-from onward.store.memory import MemoryStore
-
-HISTORIES = 200
-
-
-def random_history(world: World, chance: random.Random) -> str:
-    """A session in which anything may have happened, perhaps a branch or a successor of one."""
-    session_id = world.log.start("Any", engine="script").id
-    for number in range(chance.randrange(1, 40)):
-        words = " ".join(
-            chance.choices(["walrus", "漢字", "\x00", "👩‍👩‍👧", "</quoted>", "\n[3] user:", "x" * 300], k=5)
-        )
-        new = world.platform.event
-        what = chance.randrange(9)
-        if what < 3:
-            world.say(session_id, words, actor=chance.choice(["user", "agent", "trigger"]))
-        elif what == 3:
-            world.tell(
-                session_id, new("tool_call", ToolCall(call=f"c{number}", name="n", input=words), "agent")
-            )
-            world.tell(session_id, new("tool_result", ToolResult(call=f"c{number}", output=words), "tool"))
-        elif what == 4:
-            world.tell(session_id, new("reasoning", Reasoning(text=words), "agent"))
-        elif what == 5:
-            world.tell(session_id, new("context", Opaque(text=words), "system"))
-        elif what == 6:
-            world.tell(
-                session_id, new("checkpoint", Checkpoint(text=words, first_seq=1, last_seq=2), "system")
-            )
-        elif what == 7:
-            steps = tuple(PlanStep(id=f"s{n}", text=words) for n in range(chance.randrange(3)))
-            world.log.set_state(session_id, Plan(revision=number + 1, steps=steps))
-        else:
-            world.tell(session_id, new("strange", b'{"never":"seen"}', "system"))
-    world.say(session_id, "Go on.")
-    kind = chance.randrange(4)
-    if kind == 1:
-        session_id = world.log.fork(
-            session_id, chance.randrange(1, world.log.session(session_id).head_seq + 1)
-        ).id
-        world.say(session_id, "This way.")
-    elif kind == 2:
-        session_id = world.log.continue_session(session_id, COMMAND).successor
-        world.log.run(session_id, "That way.", engine="script")
-        world.say(session_id, "And so on.")
-    return session_id
-
-
-@pytest.mark.requirement("P1", "P4")
-def test_any_projection_can_be_compiled_again_from_its_manifest_and_the_log() -> None:
-    chance = random.Random(20260101)
-    world = World(opened=MemoryStore)
-    for _ in range(HISTORIES):
-        session_id = random_history(world, chance)
-        head = world.log.session(session_id).head_seq
-        sources = []
-        for _ in range(chance.randrange(4)):
-            first = chance.randrange(1, head + 1)
-            sources.append(
-                {"from_seq": first, "to_seq": chance.randrange(first, head + 1), "relevance": "why"}
-            )
-        sources += [{"url": "https://example.org/a"}] * chance.randrange(2)
-        budget = chance.choice([900, 2000, 8000])
-        made = world.log.continue_session(session_id, {**COMMAND, "sources": sources}, budget=budget)
-        manifest = world.log.manifest(made.successor)
-        (projection,) = bodies(world.events(made.successor), ProjectionContext)
-        assert content_digest(projection.text.encode("utf-8", "surrogatepass")) == manifest.digest
-        assert world.log.recompile(manifest) == manifest.digest
-        assert manifest.tokens <= budget
-        counted = counter_by_name(manifest.tokenizer).count(projection.text)
-        assert counted <= manifest.tokens
-        world.clock.tick(3600)  # the rate limit is another test's
 
 
 @pytest.mark.requirement("P1")
