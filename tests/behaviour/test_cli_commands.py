@@ -165,6 +165,69 @@ def test_a_log_with_many_lines_cannot_look_like_many_events(
     assert [int(line[1 : line.index("]")]) for line in numbered] == list(range(1, len(numbered) + 1))
 
 
+def test_a_page_shows_the_talk_and_counts_the_rest_unless_all_is_asked_for(
+    onward: Program, here: Callable[..., str], tmp_path: Path
+) -> None:
+    common = {"sessionId": "00000000-0000-4000-8000-000000000002", "cwd": "/tmp", "version": "2.0.0"}
+    noise = [common | {"type": "progress", "uuid": f"p{n}", "data": f"noise {n}"} for n in range(3)]
+    long = "word " * 600
+    ask = {"role": "user", "content": long}
+    call = [{"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": f"echo {long}"}}]
+    answer = {"role": "assistant", "id": "m1", "model": "m", "content": call}
+    _native(
+        tmp_path,
+        "s.jsonl",
+        *noise,
+        common | {"type": "user", "uuid": "u1", "parentUuid": None, "message": ask},
+        common | {"type": "assistant", "uuid": "u2", "parentUuid": "u1", "message": answer},
+    )
+    assert onward("import", str(tmp_path / "s.jsonl")).status == 0
+    page, full = here("read", "@last"), here("read", "@last", "--full")
+    assert "3 claude-code records, not shown" in page
+    assert "noise 1" not in page
+    assert page.count("word") < full.count("word")
+    assert long.strip() in page, "what people say is never shortened"
+    assert "characters not shown" in page
+    assert "noise 1" in full
+    assert "not shown" not in full
+    events = json.loads(here("read", "@last", "--json"))["events"]
+    for event in events:
+        assert "not shown" not in here("read", f"@last:{event['seq']}"), (
+            "an event that was named is shown whole"
+        )
+
+
+def test_hits_stand_under_the_title_of_their_session(onward: Program, here: Callable[..., str]) -> None:
+    session = onward.new(title="Fix the parser")
+    lines = here("search", "dates").splitlines()
+    assert lines[0] == "Fix the parser"
+    assert lines[1].startswith(f"  {session}:")
+    assert lines.count("Fix the parser") == 1
+
+
+def test_a_hint_works_on_the_store_that_was_named(onward: Program) -> None:
+    onward.new()
+    onward.new()
+    told = onward("list", "--limit", "1", "--query", "a b", "--store", str(onward.store)).told
+    assert told == "No session fits. Without --query, --workspace and --cursor, all are listed.\n"
+    told = onward("list", "--limit", "1", "--store", str(onward.store)).told
+    assert f"onward --store {onward.store} list --limit 1 --cursor " in told
+
+
+def test_what_did_not_change_is_counted_and_not_listed(onward: Program, tmp_path: Path) -> None:
+    folder = tmp_path / "native"
+    folder.mkdir()
+    good = _claude(folder)
+    _native(folder, "other.jsonl", *({**json.loads(line), "sessionId": "00000000-0000-4000-8000-000000000003",
+            "uuid": f"o{n}", "parentUuid": f"o{n - 1}" if n else None}
+            for n, line in enumerate(good.read_text("utf-8").splitlines())))  # fmt: skip
+    assert str(good) in onward("import", str(folder)).text
+    again = onward("import", str(folder)).text
+    assert str(good) not in again
+    assert "2 files: 0 imported, 2 unchanged" in again
+    assert str(good) in onward("import", str(good)).text, "it was asked about"
+
+
 def test_doctor_changes_nothing_and_tells_what_is_here(onward: Program, here: Callable[..., str]) -> None:
     shown = here("doctor")
     assert "not there yet" in shown

@@ -39,7 +39,9 @@ def list_(call: Call) -> int:
             screen.say(screen.headline(session.title))
             screen.flow(facts(session, platform), "  ")
         if not call.quiet:
-            if not found:
+            if not found and (call["query"] or call["workspace"] or call["cursor"]):
+                screen.note("No session fits. Without --query, --workspace and --cursor, all are listed.")
+            elif not found:
                 screen.note(
                     "No sessions here. `onward import` reads those of your agents; `onward run --new` begins one."
                 )
