@@ -335,3 +335,9 @@ class MissingExtra(OnwardError):
     """{feature} needs the `{extra}` extra: pip install 'onward[{extra}]'."""
 
     code = "missing_extra"
+
+
+class EmbeddingFailed(OnwardError):
+    """Embedding with {model} failed: {why}. Unset ONWARD_EMBEDDING_MODEL to search without it."""
+
+    code = "embedding_failed"

@@ -22,9 +22,11 @@ from onward.core.events import Event, iso
 from onward.core.lines import said, who
 from onward.core.pooling import Place
 from onward.core.ranking import Candidate, Scored, counted, excerpt, is_asking, rank
+from onward.core.similarity import blended, cosine
 from onward.core.stemming import stem
 from onward.errors import InvalidInput, LimitExceeded
-from onward.service import sessions
+from onward.service import embedding, sessions
+from onward.service.embedding import Embedder
 from onward.service.platform import Platform
 from onward.service.superseded import Superseded, superseded
 
@@ -40,6 +42,8 @@ ASKING: Final = 40
 """Of the best candidates that ask something, how many have the events behind them loaded too."""
 AFTER: Final = 4
 """Events behind such a candidate that are loaded, for its reply is among them."""
+RERANKED: Final = 50
+"""Of the best hits, how many an embedder looks at again, where one is configured."""
 SUPERSEDED_SHARE: Final = 0.75
 """What is left of the score of a hit that a later event supersedes: it is still shown, behind what is true now."""
 HIT_CHARS: Final = 400
@@ -87,8 +91,9 @@ def find(
     session_id: str | None = None,
     scope: str | None = None,
     limit: int = 20,
+    embedder: Embedder | None = None,
 ) -> Found:
-    """Search the log without recording it, see ``recalling.search``."""
+    """Search the log without recording it, see ``recalling.search``. ``embedder`` stands in for the configured one."""
     chosen = scope or ("lineage" if session_id else "account")
     if chosen not in SCOPES:
         raise InvalidInput(what=f"scope {chosen!r}", why=f"there are {', '.join(SCOPES)}")
@@ -114,10 +119,7 @@ def find(
     first = rank(shelf.candidates(), terms, distance, pool.weights)
     shelf.load(_replies(first))
     ranked = rank(shelf.candidates(), terms, distance, pool.weights)
-    best = [
-        (*shelf.events[scored.candidate.session, scored.candidate.seq], scored.score)
-        for scored in ranked[:limit]
-    ]
+    best = _reranked(query, ranked, shelf, embedder or embedding.configured())[:limit]
     replaced = superseded(platform, [(event, body) for event, body, _ in best], seen_from=session_id)
     hits = [
         Hit(
@@ -135,6 +137,20 @@ def find(
     hits.sort(key=lambda hit: -hit.score)
     notes = _notes(platform, pool, len(held) - len(places))
     return Found(hits=tuple(hits), complete=not notes, notes=notes)
+
+
+def _reranked(
+    query: str, ranked: Sequence[Scored], shelf: _Shelf, embedder: Embedder | None
+) -> list[tuple[Event, Body, float]]:
+    """Return events, bodies and scores; with an embedder the best of them ordered again."""
+    found = [(*shelf.events[s.candidate.session, s.candidate.seq], s.score) for s in ranked]
+    if embedder is None or len(found) < 2:
+        return found
+    best = found[:RERANKED]
+    asked, *vectors = embedder.embed([query, *(said(event, body) for event, body, _ in best)])
+    scores = blended([score for _, _, score in best], [cosine(asked, vector) for vector in vectors])
+    again = [(event, body, score) for (event, body, _), score in zip(best, scores, strict=True)]
+    return sorted(again, key=lambda hit: -hit[2]) + found[RERANKED:]
 
 
 def _share(replaced: Superseded | None) -> float:
