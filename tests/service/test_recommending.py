@@ -311,7 +311,7 @@ def test_what_an_earlier_successor_asked_for_again_is_recommended_first(world: W
         recalling.read_lines(world.platform, session_id, 9, 10, asked_by=made.successor)
     draft = world.log.draft(session_id, "Mend the parser on leap days")
     assert (draft.sources[0].from_seq, draft.sources[0].to_seq) == (9, 10)
-    assert "asked for it again (2 times)" in draft.sources[0].relevance
+    assert "asked for again (2 times)" in draft.sources[0].relevance
 
 
 def test_a_projection_goes_on_with_what_ranks_high_for_the_handoff(world: World) -> None:

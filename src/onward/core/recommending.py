@@ -224,7 +224,7 @@ class _Reading:
             whole = self.pairs.around((session, first, last))
             if whole is not None:
                 often = "once" if times == 1 else f"{times} times"
-                self.add(session, *whole, f"an earlier successor asked for it again ({often})")
+                self.add(session, *whole, f"left out before, and asked for again ({often})")
         for place in self.material.ranked[:MAX_HITS]:
             if (event := self._at(place)) is not None and event.id != self.material.initiating.id:
                 self.cite(event, "ranks high for the purpose")

@@ -54,6 +54,11 @@ class Parked(msgspec.Struct, frozen=True, kw_only=True):
     """The session that came of it."""
 
 
+def parked(platform: Platform, approval: str) -> Parked:
+    """Return a continuation that waits, or waited. Raises ApprovalNotFound."""
+    return _parked(platform, *parking.request_of(platform, approval))
+
+
 def accept(
     platform: Platform,
     approval: str,

@@ -26,6 +26,7 @@ from onward.core.records import Session
 from onward.core.stemming import stem
 from onward.service import sessions
 from onward.service.platform import Platform
+from onward.service.recounting import OFTEN, READ_WEIGHT
 
 READ_BACK: Final = 400
 """How many of the newest events a draft looks at."""
@@ -204,18 +205,20 @@ def _with_partners(
 
 
 def asked_again(platform: Platform, session: Session) -> list[tuple[str, str, int, int, int]]:
-    """Return what earlier successors of a session, and the session itself, recalled although it had been left out.
+    """Return what the sessions of a lineage had to go back for, because the projection they began with had left it out.
 
-    Each with its address, session, first and last number, and how often; most often first. Only what this account may read.
+    Each with its address, session, first and last number, and how often; most often first. One exact read counts, and so do
+    two searches that found it. Asked are the session itself and the newest that came of a continuation, ``SUCCESSORS`` of
+    them, about their newest events (``recounting.often_recalled`` asks about all events, and not what came of this one).
     """
-    names = [session.id]
-    for name in names:
-        ahead = [link.to_session for link in sessions.continuations(platform, name)]
-        names += [n for n in ahead if n not in names and platform.may_read(n)]
-        if len(names) > SUCCESSORS:
-            break
+    links = [link for link in platform.store.lineage(session.id) if link.type == "continuation"]
+    links.sort(key=lambda link: (link.created_at, link.id), reverse=True)
+    names = list(dict.fromkeys((session.id, *(link.to_session for link in links))))
     times: dict[str, int] = {}
+    weights: dict[str, int] = {}
     for name in names[:SUCCESSORS]:
+        if not platform.may_read(name):
+            continue
         head = platform.session(name).head_seq
         page = platform.store.events(name, after=max(head - RECALLS, 0), limit=RECALLS, kinds=("recalled",))
         for event in page:
@@ -223,10 +226,12 @@ def asked_again(platform: Platform, session: Session) -> list[tuple[str, str, in
             if isinstance(body, Recalled):
                 for address in dict.fromkeys(body.had_omitted):
                     times[address] = times.get(address, 0) + 1
+                    counts = 1 if body.how == "search" else READ_WEIGHT
+                    weights[address] = weights.get(address, 0) + counts
     out = []
-    for address, count in sorted(times.items(), key=lambda item: (-item[1], item[0])):
+    for address, weight in sorted(weights.items(), key=lambda item: (-item[1], item[0])):
         name, _, span = address.partition(":")
         first, _, last = span.partition("-")
-        if first.isdigit() and (last or first).isdigit() and platform.may_read(name):
-            out.append((address, name, int(first), int(last or first), count))
+        if weight >= OFTEN and first.isdigit() and (last or first).isdigit() and platform.may_read(name):
+            out.append((address, name, int(first), int(last or first), times[address]))
     return out

@@ -20,6 +20,7 @@ ABOUT: Final = "Agent conversations that outlive their context window, their eng
 VARIABLES: Final = (
     ("ONWARD_STORE", "The store that is used without --store."),
     ("ONWARD_ENGINE", "The engine that answers where neither --engine nor the session names one."),
+    ("ONWARD_APPROVAL", "Whose continuations wait for a person: never (default), agent or always."),
     ("COLUMNS", "Columns of the terminal, where it does not say."),
 )
 """Environment variables that the command line reads."""

@@ -1,6 +1,9 @@
-"""``fork``, ``lineage`` and ``recalls``: where a session comes from, and what it asked for again."""
+"""``fork``, ``lineage`` and ``recalls``: where sessions come from, and what they asked for again."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from onward.core.records import Link, Session
 from onward.service import sessions
@@ -8,6 +11,9 @@ from onward.service.sessions import Lineage
 from onward.surfaces.cli import addresses, screen, shapes
 from onward.surfaces.cli.grammar import Call
 from onward.surfaces.cli.opened import opened
+
+if TYPE_CHECKING:
+    from onward.service.recounting import RecallRate
 
 _STEPS = {"continuation": "continued", "child": "delegated", "fork": "branched"}
 
@@ -80,15 +86,34 @@ def _named(name: str, session: Session | None, here: bool) -> str:
 
 
 def recalls(call: Call) -> int:
-    """Show what a session read again."""
-    from onward.service import recalling
+    """Show what a session read again, or the rates of all continuations."""
+    from onward.service import recounting
 
     with opened(call) as platform:
-        report = recalling.recall_report(platform, addresses.session(platform, call["ses"]).id)
+        if call["ses"] is None:
+            return _rates(call, recounting.recall_rates(platform))
+        report = recounting.recall_report(platform, addresses.session(platform, call["ses"]).id)
     if call.json:
         screen.document(report)
         return 0
     screen.say(f"{report.recalls} recalls, {report.of_omitted} of something that the projection had left out")
     for address, times in report.asked_again.items():
         screen.say(f"  {times}x {address}")
+    return 0
+
+
+def _rates(call: Call, rates: Sequence[RecallRate]) -> int:
+    """Show how often what a projection had left out was asked for, per version of the compiler and reason."""
+    if call.json:
+        screen.document({"rates": list(rates)})
+        return 0
+    for rate in rates:
+        screen.say(
+            f"{rate.rate:6.2f}  {rate.of_omitted} of {rate.recalls} recalls in {rate.continuations} continuations · "
+            f"{rate.reason} · {rate.compiler}"
+        )
+    if not rates and not call.quiet:
+        screen.note("No session here was continued from another one yet.")
+    elif not call.quiet:
+        screen.note("The first figure: recalls of something left out, a continuation. Less is better.")
     return 0

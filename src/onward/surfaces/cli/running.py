@@ -121,6 +121,7 @@ def shape(result: RunResult) -> dict[str, Any]:
         "reply": result.reply or None,
         "usage": msgspec.to_builtins(result.usage) if result.usage else None,
         "pressure": msgspec.to_builtins(result.pressure) if result.pressure else None,
+        "approval": result.approval,
     }
 
 
@@ -137,6 +138,8 @@ def tell(result: RunResult, asked_in: str) -> None:
     screen.note(f"{result.session} · {result.run} {result.state}{used}")
     if result.opening_told:
         screen.note(result.opening_told)
+    if result.approval is not None:
+        screen.note(result.reason)
     if result.pressure is not None and result.pressure.share >= LOOK:
         screen.note(notice(result.pressure, LOOK if result.pressure.share < ACT else ACT).summary)
 

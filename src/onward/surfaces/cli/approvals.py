@@ -1,0 +1,114 @@
+"""``approvals``, ``approve``, ``decline`` and ``policy``: continuations that wait for a person."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import msgspec
+
+from onward.core.events import iso
+from onward.service import approving
+from onward.service.approving import Parked
+from onward.service.platform import approval_policy
+from onward.surfaces.cli import addresses, choosing, continuing, screen
+from onward.surfaces.cli.grammar import Call
+from onward.surfaces.cli.opened import again, opened
+
+
+def approvals(call: Call) -> int:
+    """List the continuations that wait."""
+    with opened(call) as platform:
+        session = None if call["ses"] is None else addresses.session(platform, call["ses"]).id
+        found = approving.approvals(platform, session, answered=call["all"])
+    if call.json:
+        screen.document({"approvals": [shape(parked) for parked in found]})
+        return 0
+    for parked in found:
+        screen.say(f"{parked.id} {parked.state}")
+        screen.flow(f"“{screen.one_line(parked.command.title, 120)}” ({parked.command.reason})", "  ")
+        screen.flow(
+            f"from {parked.session}, asked by the {parked.actor} at {iso(parked.at)[:16].replace('T', ' ')}",
+            "  ",
+        )
+        if parked.successor or parked.note:
+            screen.flow(parked.note or f"went on in {parked.successor}", "  ")
+        else:
+            screen.flow(f"purpose: {parked.command.handoff.purpose}", "  ")
+            screen.flow(f"to accept it: {again(call, f'approve {parked.id}')}", "  ")
+    if not found and not call.quiet:
+        screen.note("Nothing waits here.")
+    return 0
+
+
+def approve(call: Call) -> int:
+    """Carry out a continuation that waits and, where an engine is known, let the successor answer."""
+    given = None if call["handoff"] is None else continuing.read_handoff(call["handoff"])
+    with opened(call, counter=call["tokens"]) as platform:
+        asked = approving.parked(platform, call["id"])
+        session = platform.session(asked.session)
+        named = asked.engine or session.engine
+        engine = None
+        if not call["no_run"] and choosing.engine_name(call["engine"], named) is not None:
+            engine = choosing.engine(call["engine"], call["engine_option"], named)
+        made = approving.accept(
+            platform,
+            asked.id,
+            None if given is None else changed(asked, given),
+            engine=engine.name if engine else call["engine"],
+        )
+        continuing.finish(call, platform, made, engine)
+    return 0
+
+
+def decline(call: Call) -> int:
+    """Decline a continuation that waits."""
+    with opened(call) as platform:
+        parked = approving.decline(platform, call["id"], note=call["note"] or "")
+    if call.json:
+        screen.document(shape(parked))
+    elif not call.quiet:
+        screen.note(f"{parked.id} is declined; {parked.session} goes on where it is.")
+    return 0
+
+
+def policy(call: Call) -> int:
+    """Show whose continuations wait, and where that is said."""
+    named = os.environ.get("ONWARD_APPROVAL", "").strip()
+    source = "ONWARD_APPROVAL" if named else "default"
+    if call.json:
+        screen.document({"continuation.approval": approval_policy(), "source": source})
+    else:
+        screen.say(f"continuation.approval = {approval_policy()} ({source})")
+    return 0
+
+
+def changed(asked: Parked, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the command in a file: a whole one, or a handoff alone, with the rest as it was asked for."""
+    fields = dict(given.get("command") or given)
+    if "handoff" not in fields:
+        fields = {"handoff": fields}
+    before = msgspec.to_builtins(asked.command)
+    for name in ("reason", "title", "description", "sources", "transfer"):
+        fields.setdefault(name, before[name])
+    fields.pop("adjusted", None)
+    return fields
+
+
+def shape(parked: Parked) -> dict[str, Any]:
+    """Return a continuation that waits as JSON shows it. Its ``command`` can be edited and given to ``approve``."""
+    command = msgspec.to_builtins(parked.command)
+    return {
+        "id": parked.id,
+        "session": parked.session,
+        "state": parked.state,
+        "at": iso(parked.at),
+        "actor": parked.actor,
+        "command": {
+            name: value for name, value in command.items() if name not in ("adjusted", "recommended")
+        },
+        "engine": parked.engine,
+        "budget": parked.budget,
+        "note": parked.note,
+        "successor": parked.successor,
+    }
