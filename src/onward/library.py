@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from onward.service import approving
     from onward.service.importing import ImportReport
     from onward.service.recompiling import Comparison, View
+    from onward.service.resolving import Resolver
     from onward.service.signing import Signer
 
 
@@ -345,9 +346,20 @@ def open_log(url: str | None = None) -> Onward:
     store = open_store(url or default_url())
     return Onward(
         Platform(
-            store=store, host=socket.gethostname(), signer=environment_signer(), approval=approval_policy()
+            store=store, host=socket.gethostname(), signer=environment_signer(), resolvers=environment_resolvers(), approval=approval_policy()
         )
     )
+
+
+def environment_resolvers() -> tuple[Resolver, ...] | None:
+    """Return what reads the sources of handoffs, as ``ONWARD_SOURCES`` says; None when it is not set."""
+    import os
+
+    if not os.environ.get("ONWARD_SOURCES"):
+        return None
+    from onward.service import resolving
+
+    return resolving.from_environment()
 
 
 def environment_signer() -> Signer | None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -30,10 +30,14 @@ from onward.core.manifest import Cause, Content
 from onward.core.projection import Offer
 from onward.core.records import Session
 from onward.core.references import Source
+from onward.errors import InvalidInput
 from onward.service.platform import Platform
 
 MAX_CONTENT: Final = 256 * 1024
 """Bytes of a resource or memory that is read. A larger one stays an address."""
+
+SOURCES_VARIABLE: Final = "ONWARD_SOURCES"
+"""Names what reads resources and memories, instead of what does by itself."""
 
 _STORED: Final = re.compile(r"blob:(?://)?(sha256:[0-9a-f]{64})")
 _SHA256: Final = re.compile(r"sha256:[0-9a-f]{64}")
@@ -130,7 +134,10 @@ def _path_of(source: Source) -> str | None:
         return None
     from urllib.parse import unquote, urlsplit  # late: few sources are files by URL
 
-    parts = urlsplit(source.url)
+    try:
+        parts = urlsplit(source.url)
+    except ValueError:
+        return None
     if parts.netloc not in ("", "localhost"):
         return None
     return unquote(parts.path)
@@ -207,6 +214,35 @@ def resolvers(platform: Platform) -> tuple[Resolver, ...]:
         return platform.resolvers
     stored = StoreResolver()
     return (stored, FileResolver()) if platform.account_id == LOCAL_ACCOUNT else (stored,)
+
+
+def from_environment(environment: Mapping[str, str] | None = None) -> tuple[Resolver, ...] | None:
+    """Return what ``ONWARD_SOURCES`` names as reading sources; None when it is not set.
+
+    It names ``store``, ``file``, ``http`` for every public host or ``https://HOST`` for one, and ``none`` for nothing.
+    Raises InvalidInput for anything else.
+    """
+    given = (os.environ if environment is None else environment).get(SOURCES_VARIABLE, "")
+    names = given.replace(",", " ").split()
+    if not names:
+        return None
+    found: list[Resolver] = []
+    hosts = [name.removeprefix("https://").strip("/") for name in names if name.startswith("https://")]
+    for name in names:
+        if name == "store":
+            found.append(StoreResolver())
+        elif name == "file":
+            found.append(FileResolver())
+        elif name not in ("http", "none") and not name.startswith("https://"):
+            raise InvalidInput(
+                what=f"{SOURCES_VARIABLE}={given}",
+                why=f"{name} is none of store, file, http, https://HOST and none",
+            )
+    if hosts or "http" in names:
+        from onward.service.resolving_web import HttpResolver
+
+        found.append(HttpResolver(hosts=None if "http" in names else hosts))
+    return tuple(found)
 
 
 def look_up(platform: Platform, session: Session, source: Source) -> tuple[Resolved, str] | None:

@@ -21,6 +21,7 @@ from onward.store.contract import Store
 from onward.surfaces.cli.grammar import Call
 
 if TYPE_CHECKING:
+    from onward.service.resolving import Resolver
     from onward.service.signing import Signer
 
 
@@ -87,7 +88,7 @@ def opened(call: Call, *, makes: bool = False, counter: str | None = None) -> It
     store = store_of(call, makes=makes)
     try:
         host = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
-        platform = Platform(store=store, host=host, signer=_signer(), approval=approval_policy())
+        platform = Platform(store=store, host=host, signer=_signer(), resolvers=_resolvers(), approval=approval_policy())
         if counter is not None:
             from onward.service.counting import counter_by_name
 
@@ -95,6 +96,15 @@ def opened(call: Call, *, makes: bool = False, counter: str | None = None) -> It
         yield platform
     finally:
         store.close()
+
+
+def _resolvers() -> tuple[Resolver, ...] | None:
+    """Return what reads the sources of handoffs, as ``ONWARD_SOURCES`` says; None when it is not set."""
+    if not os.environ.get("ONWARD_SOURCES"):
+        return None
+    from onward.service import resolving
+
+    return resolving.from_environment()
 
 
 def _signer() -> Signer | None:
