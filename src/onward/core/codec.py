@@ -204,10 +204,14 @@ def searchable_text(kind: str, data: bytes) -> str:
 
     Contexts that were compiled from other events have none: whoever searches should find those events, not their copies.
     """
-    if kind not in _SEARCHED:
+    return searched(kind, decode(kind, data)) if kind in _SEARCHED else ""
+
+
+def searched(kind: str, body: Body) -> str:
+    """Return what ``searchable_text`` does, of a body that was decoded already."""
+    if kind not in _SEARCHED or isinstance(body, ProjectionContext | BriefContext | Recall):
         return ""
-    body = decode(kind, data)
-    return "" if isinstance(body, ProjectionContext | BriefContext | Recall) else text_of(body)
+    return text_of(body)
 
 
 _SEARCHED: Final = frozenset(

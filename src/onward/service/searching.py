@@ -17,7 +17,7 @@ import msgspec
 
 from onward.core import pooling, words
 from onward.core.bodies import Body, Message
-from onward.core.codec import body_of, searchable_text
+from onward.core.codec import body_of, searched
 from onward.core.events import Event, iso
 from onward.core.lines import said, who
 from onward.core.pooling import Place
@@ -223,9 +223,9 @@ class _Shelf:
         place = (event.session_id, event.seq)
         body = body_of(event)
         self.events[place] = (event, body)
-        if not searchable_text(event.kind, event.body):
+        text = searched(event.kind, body)
+        if not text:
             return  # what no search finds is nobody's neighbour either
-        text = said(event, body)
         self._candidates[place] = Candidate(
             session=event.session_id,
             seq=event.seq,
