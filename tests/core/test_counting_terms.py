@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onward.core import words
-from onward.core.ranking import SCORED_CHARS, counted, stem
+from onward.core.ranking import SCORED_CHARS, counted
+from onward.core.stemming import stem
 
 # Few letters, so that words begin, end and run into one another; accents, signs and digits.
 texts = st.text(alphabet="aabdeginlrsty_ -.AB9éßΣσ\n", max_size=80)
@@ -18,8 +19,10 @@ def by_tokens(text: str, terms: list[str]) -> dict[str, int]:
     wanted = {stem(t): t for t in terms}
     out: dict[str, int] = {}
     for token in words.tokens(words.index_text(text[:SCORED_CHARS])):
-        if (term := wanted.get(stem(token))) is not None:
-            out[term] = out.get(term, 0) + 1
+        for begin, term in wanted.items():
+            # A single character of an unspaced script stands for every word that begins with it, as in the index.
+            if token.startswith(term) if words.is_prefix(term) else stem(token) == begin:
+                out[term] = out.get(term, 0) + 1
     return out
 
 

@@ -38,8 +38,16 @@ def stem(word: str) -> str:
 
     Every word with this stem begins with all of the stem but its last letter, so whoever looks for them can look for that.
     """
-    if not SHORTEST <= len(word.encode("utf-8", "surrogatepass")) < LONGEST or not word[-1].isascii():
+    data = word.encode("utf-8", "surrogatepass")
+    if not SHORTEST <= len(data) < LONGEST or not word[-1].isascii():
         return word
+    if not word.isascii():
+        # The index looks at bytes, so a letter beyond ASCII is several consonants.
+        return _stem(data.decode("latin-1")).encode("latin-1").decode("utf-8", "surrogatepass")
+    return _stem(word)
+
+
+def _stem(word: str) -> str:
     word = _plural(word)
     word = _past(word)
     if word[-1] == "y" and _vowel_in(word[:-1]):
@@ -77,6 +85,7 @@ def _past(word: str) -> str:
                 len(rest) > 1
                 and rest[-1] == rest[-2]
                 and _consonant(rest, len(rest) - 1)
+                and rest[-1].isascii()
                 and rest[-1] not in "lsz"
             ):
                 return rest[:-1]
