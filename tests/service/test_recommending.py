@@ -347,6 +347,20 @@ def test_what_is_related_comes_from_the_own_history_and_that_of_a_branch(world: 
     assert all(event is not None and event.seq <= (upto or 0) for event in events)
 
 
+def test_each_recommendation_says_which_words_of_the_purpose_it_has(world: World) -> None:
+    session_id = two_subjects(world)
+    draft = world.log.draft(session_id, "Finish the billing export of invoices")
+    reasons = {source.from_seq: source.relevance for source in draft.sources if source.is_events}
+    assert reasons[2].startswith("on the purpose: billing, export, invoices")
+    said = [fact for fact in draft.handoff.established_facts if "The agent's last words" in fact]
+    assert not any(
+        fact.split("“")[1] in other
+        for fact in said
+        for other in draft.handoff.established_facts
+        if other not in said
+    )
+
+
 def test_every_mark_in_a_draft_is_an_event_that_is_there(world: World) -> None:
     session_id = two_subjects(world)
     head = world.platform.session(session_id).head_seq

@@ -23,8 +23,9 @@ from onward.core.claims import Place
 from onward.core.codec import body_of, flat
 from onward.core.digests import content_digest
 from onward.core.events import Event
-from onward.core.lines import one_line
+from onward.core.lines import one_line, said
 from onward.core.plans import unfinished
+from onward.core.ranking import counted
 from onward.core.references import Source
 
 MAX_ASKS: Final = 5
@@ -79,8 +80,10 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
     """The newest events of its history, oldest first."""
     older: tuple[Event, ...] = ()
     """Other events of its history that may matter, oldest first, with those around them."""
+    terms: tuple[str, ...] = ()
+    """The words of the purpose that were looked for."""
     ranked: tuple[Place, ...] = ()
-    """What the purpose's words find, best first."""
+    """What they find, best first."""
     missed: tuple[tuple[str, str, int, int, int], ...] = ()
     """What earlier successors asked for again: address, session, first, last, and how often; most often first."""
     plan: Plan | None = None
@@ -146,7 +149,7 @@ class _Reading:
         constraints = list(self._quoted(_CONSTRAINED))
         failures = self._failures()
         touched = dict(self._touched())
-        told = {event.id for event, _ in (*asks, *decisions, *constraints)}
+        told = {event.id for event, _ in (*asks, *decisions, *constraints, *((closing,) if closing else ()))}
         hits = self._hits(told | {self.material.initiating.id})
         facts = [f"Asked before: {self.quote(event, text)}" for event, text in asks]
         facts += [f"On this purpose, {_speaker(event)}: {self.quote(event, text)}" for event, text in hits]
@@ -227,9 +230,9 @@ class _Reading:
                 self.add(session, *whole, f"left out before, and asked for again ({often})")
         for place in self.material.ranked[:MAX_HITS]:
             if (event := self._at(place)) is not None and event.id != self.material.initiating.id:
-                self.cite(event, "ranks high for the purpose")
+                self.cite(event, self._why(event))
         for event, _ in hits:
-            self.cite(event, "ranks high for the purpose")
+            self.cite(event, self._why(event))
         for event, _ in decisions:
             self.cite(event, "a decision or correction")
         for event, _ in constraints:
@@ -245,6 +248,12 @@ class _Reading:
             self.cite(asks[-1][0], "what was asked before the current request")
         for path, event in list(touched.items())[-3:]:
             self.cite(event, f"the last write to {one_line(path)}")
+
+    def _why(self, event: Event) -> str:
+        """Say which words of the purpose an event has."""
+        found = counted(said(event), self.material.terms)
+        named = ", ".join(term for term in self.material.terms if term in found)
+        return f"on the purpose: {named}" if named else "on the purpose: next to where its words stand"
 
     def _at(self, place: Place) -> Event | None:
         return self.pairs.events.get(place)

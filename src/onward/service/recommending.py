@@ -52,13 +52,19 @@ RECALLS: Final = 2000
 """Newest events of each that are looked through for recalls."""
 
 
+def terms_of(text: str) -> list[str]:
+    """Return the words of a text that are looked for, in their order; one of each stem."""
+    terms = list({stem(term): term for term in reversed(words.query_terms(text))}.values())[::-1]
+    longest = set(sorted(terms, key=lambda term: (-len(term), term))[:TERMS])
+    return [term for term in terms if term in longest]
+
+
 def ranked(platform: Platform, history: Sequence[Scope], text: str, limit: int) -> list[Event]:
     """Return the events of a history that answer a text best, best first. Bookkeeping and compiled contexts are left out.
 
     The same log gives the same answer. What it costs does not grow with the length of the history.
     """
-    terms = list({stem(term): term for term in words.query_terms(text)}.values())
-    terms = sorted(sorted(terms, key=lambda term: (-len(term), term))[:TERMS])
+    terms = terms_of(text)
     if not terms:
         return []
     ends = {stretch.session: stretch.to_seq for stretch in history}
@@ -182,6 +188,7 @@ def gather(
         initiating=initiating,
         recent=tuple(recent),
         older=tuple(older),
+        terms=tuple(terms_of(purpose)),
         ranked=tuple((event.session_id, event.seq) for event in best),
         missed=tuple(missed),
         plan=plan,
