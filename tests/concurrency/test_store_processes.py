@@ -296,3 +296,46 @@ def test_many_processes_may_open_a_new_file_at_once(tmp_path: Path) -> None:
         Batch(sessions=(Session(id="ses_00000000000000000000000001", account_id="a", created_at=1),))
     )
     store.close()
+
+
+@pytest.mark.requirement("L1")
+@pytest.mark.parametrize(
+    "first", ["it read before it wrote", "a second store on the file", "one that is closed again"]
+)
+def test_a_process_that_goes_takes_nothing_from_one_that_stays(path: Path, first: str) -> None:
+    made = World(SqliteStore(path), space=900)
+    session = made.session()
+    made.store.close()
+    # SQLite's locks are the process's: whoever opens and closes the file beside SQLite lets go of them, and the next
+    # process to leave would think itself the last one and take the write-ahead log away.
+    world = World(SqliteStore(path), space=1000)
+    others: list[SqliteStore] = []
+    writers = Writers(path, session)
+    try:
+        assert world.store.events(session) == []
+        world.append(session, "before")
+        if first != "it read before it wrote":
+            others.append(SqliteStore(path))
+            others[0].events(session)
+            if first == "one that is closed again":
+                others[0].close()
+        writer = writers.start(1, rounds=1)
+        writers.go(writer)
+        assert writer.wait(60) == 0
+        world.append(session, "after")
+        later = SqliteStore(path)
+        writer = writers.start(2, rounds=1)
+        writers.go(writer)
+        assert writer.wait(60) == 0
+        assert len(later.events(session)) == 4
+        later.close()
+    finally:
+        writers.close()
+        for other in others:
+            other.close()
+        world.store.close()
+    again = SqliteStore(path)
+    assert [event.seq for event in again.scan(session)] == [1, 2, 3, 4]
+    assert list(again.check()) == []
+    assert first_fault(again, session) is None
+    again.close()

@@ -103,9 +103,11 @@ class SqliteStore:
         from onward.store.sqlite_writer import Writer
 
         try:
-            # Conversations are private: a new file is its owner's, and its log files take their mode from it.
+            # Conversations are private: a new file is its owner's, and its log files take their mode from it. One that is
+            # there is not opened: closing it would let go of SQLite's locks on it (see ``recognise``).
             os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             lock = ProcessLock(f"{self.path}.lock")
         except OSError as error:
             raise StoreError(why=f"{self.path} cannot be opened: {error.strerror}") from None

@@ -7,8 +7,10 @@ a caller as one of ``onward.errors``, with the path and the reason in it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
+import stat
 from typing import Final
 from urllib.parse import quote
 
@@ -31,7 +33,9 @@ APPLICATION_ID: Final = 0x4F6E7764
 BUSY_SECONDS: Final = 10.0
 """How long a writer waits for its turn among processes before StoreBusy."""
 
-_MAGIC: Final = b"SQLite format 3\0"
+_SMALLEST: Final = 512
+"""Bytes of the smallest database there is: one page of the smallest size."""
+
 _LITTLE: Final = 1 << 16
 
 
@@ -81,19 +85,22 @@ def recognise(path: str, *, sealed: bool) -> int:
 
     Raises NotAStore for anything else that is there, and StoreTooNew for a store of a newer Onward. Writes nothing.
     """
+    # Only SQLite opens it, not we: closing a file lets go of every lock that this process holds on it (POSIX), those of
+    # another store on the same file among them, and the next process to close the store would take its log away.
     try:
-        with open(path, "rb") as file:
-            head = file.read(len(_MAGIC))
+        status = os.stat(path)
     except FileNotFoundError:
         return 0
-    except IsADirectoryError:
-        raise NotAStore(path=path, why="it is a folder") from None
     except OSError as error:
         raise StoreError(why=f"{path} cannot be read: {error.strerror}") from None
-    if not head:
+    if stat.S_ISDIR(status.st_mode):
+        raise NotAStore(path=path, why="it is a folder")
+    if not os.access(path, os.R_OK):
+        raise StoreError(why=f"{path} cannot be read: {os.strerror(errno.EACCES)}")
+    if not status.st_size:
         return 0
-    if head != _MAGIC:
-        raise NotAStore(path=path, why="it does not begin like a SQLite database")
+    if status.st_size < _SMALLEST:
+        raise NotAStore(path=path, why="it is too short to be a SQLite database")
     try:
         with contextlib.closing(connect_reader(path, sealed=sealed)) as connection:
             (application,) = connection.execute("PRAGMA application_id").fetchone()
