@@ -150,6 +150,8 @@ _qualifying: Final = re.compile(
     r"at(?!\s+(?:\d|minute|noon|night|midnight|least|most)))\s+",
     re.IGNORECASE,
 )
+_UNSAID: Final = frozenset(("a", "an", "the", "now", "again", "today", "instead"))
+"""Words that may stand in a value and are no part of it."""
 _NOT: Final = r"\b(?:no longer|not)\b"
 _NOT_THAT: Final = r"(?:and\s+)?(?:no longer|not)\s+(?P<former>.+)$"
 _GIVEN: Final = r"^(?:given that|since|because|as)\s[^,]*,\s+"
@@ -257,7 +259,7 @@ def folded(text: str | None) -> str | None:
     """Return a value in one spelling, or None for what is no value: too long, or nothing but filling words."""
     if text is None:
         return None
-    cut = [term for term in words.cut(text) if term not in ("a", "an", "the", "now")]
+    cut = [term for term in words.cut(text) if term not in _UNSAID]
     if len(cut) > VALUE_WORDS or all(term in _FILLING for term in cut):
         return None
     return " ".join(cut)
