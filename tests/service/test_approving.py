@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.service.conversations import (
     call_directive,
     halves,
     new_account,
+    queued,
     texts,
 )
 
@@ -28,12 +30,14 @@ from onward.errors import (
     ContinuationParked,
     ContinuationRefused,
     InvalidInput,
+    LeaseLost,
     LimitExceeded,
     OnwardError,
     UnresolvedWork,
 )
 from onward.library import Onward
-from onward.service import approving, parking
+from onward.service import approving, parking, running
+from onward.service.offering import offered_tools
 from onward.service.platform import approval_policy
 
 
@@ -322,3 +326,52 @@ def test_the_policy_of_a_process_is_read_from_its_environment(monkeypatch: pytes
     monkeypatch.setenv("ONWARD_APPROVAL", "sometimes")
     with pytest.raises(InvalidInput, match="never, agent, always"):
         approval_policy()
+
+
+def asking(world: World, session_id: str) -> tuple[Any, Any]:
+    """A run whose agent is at work under the policy, and its tool to continue."""
+    run = running.claim(world.platform, queued(world.log, session_id).id, "r", engine="script")
+    tools = offered_tools(under(world, "agent").platform, run)
+    return run, next(tool for tool in tools if tool.name == "continue_session")
+
+
+@pytest.mark.requirement("C3")
+def test_a_call_that_is_played_again_answers_the_same_and_parks_nothing_more(world: World) -> None:
+    session_id = world.conversation()
+    run, tool = asking(world, session_id)
+    world.call(session_id, f"{run.id}.1", "continue_session", run_id=run.id)
+    first = asyncio.run(tool.call(f"{run.id}.1", CITING))
+    before = world.everything()
+    again = asyncio.run(tool.call(f"{run.id}.1", COMMAND))
+    assert (first.ends_turn, first.recorded) == (True, True)
+    assert again == first
+    assert world.everything() == before
+
+
+@pytest.mark.requirement("L6")
+def test_a_run_that_lost_its_lease_parks_nothing(world: World) -> None:
+    session_id = world.conversation()
+    run, tool = asking(world, session_id)
+    running.cancel(world.platform, run.id)
+    before = world.everything()
+    with pytest.raises(LeaseLost):
+        asyncio.run(tool.call(f"{run.id}.1", CITING))
+    assert world.everything() == before
+
+
+def test_a_runner_that_dies_after_parking_leaves_a_request_that_can_be_accepted(world: World) -> None:
+    session_id = world.conversation()
+    run, tool = asking(world, session_id)
+    world.call(session_id, f"{run.id}.1", "continue_session", run_id=run.id)
+    asyncio.run(tool.call(f"{run.id}.1", CITING))
+    world.clock.tick(3600)
+    (ended,) = world.log.expire()
+    assert ended.state == "interrupted"
+    assert world.store.unfinished(session_id) == [], (
+        "it had called a tool, so it is not tried again by itself"
+    )
+    assert world.store.open_calls(session_id) == []
+    (parked,) = world.log.approvals()
+    made = world.log.approve(parked.id)
+    assert texts(world.events(made.successor)) == ["Later."]
+    assert halves(world.log) == []
