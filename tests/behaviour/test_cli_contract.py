@@ -463,3 +463,30 @@ def test_output_is_utf_8_json_under_any_locale(onward: Program) -> None:
     replies = [e["body"].get("text") for e in onward("read", session, "--json", env=env).document["events"]]
     assert "grüezi 你好" in replies
     assert onward("read", session, env=env).status == 0
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2)])
+@pytest.mark.parametrize("asked", [("list",), ("read", "nothing", "--json"), ("--help",)])
+def test_streams_that_were_closed_before_it_began_are_nothing_to_stumble_over(
+    onward: Program, closed: tuple[int, ...], asked: tuple[str, ...]
+) -> None:
+    onward.new()
+    answer = onward(*asked, preexec_fn=lambda: [os.close(number) for number in closed])
+    assert answer.status == (1 if asked[0] == "read" else 0)
+    assert b"Traceback" not in answer.err
+    assert bool(answer.out) == (1 not in closed)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device here is always full")
+def test_an_error_that_cannot_be_told_leaves_its_status(onward: Program) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*COMMAND, "read", "nothing", "--json"],
+            stdout=subprocess.PIPE,
+            stderr=full,
+            env=onward.environment(),
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["error"]["code"]

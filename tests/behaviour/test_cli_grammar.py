@@ -99,3 +99,18 @@ def test_global_options_stand_before_or_after_the_command() -> None:
     one = grammar.read(COMMANDS["show"], rest, before)
     other = grammar.read(COMMANDS["show"], ["@last", "--json", "--store=x.db"])
     assert one == other
+
+
+def test_an_empty_path_is_a_usage_error_and_not_this_folder() -> None:
+    for name, command in COMMANDS.items():
+        for argument in command.arguments:
+            if argument.kind == "path":
+                with pytest.raises(UsageError, match="is empty"):
+                    grammar.read(command, [""])
+        for option in command.options:
+            if option.kind == "path":
+                with pytest.raises(UsageError, match="is empty"):
+                    grammar.read(
+                        command, [*("x" for a in command.arguments if a.required), f"{option.name}="]
+                    )
+        assert name == command.name

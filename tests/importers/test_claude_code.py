@@ -11,6 +11,7 @@ from tests.importers.natives import SESSION, Claude
 
 from onward.core.bodies import Checkpoint, Message, Outcome, Reasoning, ToolCall, ToolResult
 from onward.core.digests import content_digest
+from onward.importers.contract import TITLE_LIMIT
 
 PIXEL = base64.b64encode(b"not really a picture").decode()
 
@@ -407,3 +408,12 @@ def test_lone_surrogates_and_nul_survive(desk: Desk) -> None:
     line = b'{"type":"user","uuid":"u1","parentUuid":null,"message":{"role":"user","content":"a\\u0000b\\ud800c"}}'
     (session,) = imported(desk, Claude().line(line).says("a1", "x"))
     assert desk.said(session)[0] == "a\x00b\ud800c"
+
+
+@pytest.mark.parametrize("given", ["x" * 100_000, "Fix\nthe   parser " * 50, "\n\n Fix it \n" + " " * 50_000])
+def test_a_title_of_any_length_fills_one_line_at_most(desk: Desk, given: str) -> None:
+    imported(desk, Claude().user("u1", "Hi").says("a1", "Ok").side("custom-title", customTitle=given))
+    title = desk.sessions()[0].title
+    assert len(title) <= TITLE_LIMIT
+    assert title == " ".join(title.split())
+    assert " ".join(given.split()).startswith(title.removesuffix("…"))

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.importers.conftest import Desk
 from tests.importers.natives import THREAD, Codex
 
 from onward.core.bodies import Checkpoint, Context, Message, Outcome, Reasoning, ToolCall, ToolResult
 from onward.core.digests import content_digest
+from onward.importers.codex import CodexReader
+from onward.importers.lines import lines_of
 
 FORK = "019a2b3c-5d5e-7f60-8a1b-2c3d4e5f6072"
 
@@ -306,3 +311,20 @@ def test_odd_times_are_understood_or_taken_from_before(desk: Desk, times: list[o
     assert message.at > 0
     if times[0] is not None:
         assert message.at == 1737400001 * 1_000_000
+
+
+words = st.text("ab ", min_size=1, max_size=6).filter(str.strip)
+
+
+@given(items=st.lists(words, max_size=6), mirror=words)
+def test_a_mirror_is_known_by_the_end_of_any_item(items: list[str], mirror: str) -> None:
+    told = Codex()
+    for text in items:
+        told.user(text)
+    data = told.event("user_message", message=mirror).bytes()
+    lines = list(lines_of(io.BytesIO(data), offset=0, limit=len(data)))
+    reader = CodexReader()
+    reader.survey(lines)
+    *_, outcome = [reader.read(line) for line in lines]
+    repeats = any(text.strip().endswith(mirror.strip()) for text in items)
+    assert outcome.verdict == ("raw" if repeats else "mapped")

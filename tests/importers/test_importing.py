@@ -520,3 +520,32 @@ def test_erasing_an_imported_event_blanks_the_record_it_came_from(desk: Desk) ->
         if event.id != secret.id:
             assert original_record(desk.store, event)
     assert desk.one(desk.folder / "a.jsonl").status == "unchanged"
+
+
+@pytest.mark.parametrize("engine", ["claude-code", "codex", "codex document"])
+def test_a_byte_order_mark_costs_no_record_and_the_original_keeps_it(desk: Desk, engine: str) -> None:
+    told = {
+        "claude-code": story().bytes(),
+        "codex": Codex().user("Hi").says("Hello").bytes(),
+        "codex document": json.dumps(
+            {
+                "session": {"id": "s", "timestamp": "2025-04-16T10:00:00Z"},
+                "items": [
+                    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}
+                ],
+            }
+        ).encode(),
+    }[engine]
+    clean = desk.one(desk.write(desk.folder / "clean", told))
+    marked = Desk(MemoryStore(), desk.folder)
+    report = marked.one(marked.write(desk.folder / "marked", b"\xef\xbb\xbf" + told))
+    assert (report.status, report.records, report.messages) == ("imported", clean.records, clean.messages)
+    (_, file_id), *_ = files_of(marked.store, report.sessions[0])
+    if engine != "codex document":
+        assert b"".join(original_file(marked.store, file_id)) == b"\xef\xbb\xbf" + told
+
+
+def test_a_last_line_that_is_the_only_one_is_whole_behind_a_byte_order_mark(desk: Desk) -> None:
+    (line,) = Claude().user("u1", "Hi").bytes().splitlines()
+    report = desk.one(desk.write(desk.folder / "a.jsonl", b"\xef\xbb\xbf" + line))
+    assert (report.status, report.records.broken) == ("imported", 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -214,3 +215,64 @@ def test_the_engines_own_folders_are_found_where_the_environment_says(tmp_path: 
     found = default_paths({"CODEX_HOME": str(tmp_path / "elsewhere")}, tmp_path)
     assert found == [tmp_path / ".claude" / "projects", tmp_path / "elsewhere" / "sessions"]
     assert SESSION
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+fields_looked_at = st.sampled_from(
+    (
+        "type",
+        "payload",
+        "message",
+        "sessionId",
+        "uuid",
+        "parentUuid",
+        "record_type",
+        "id",
+        "call_id",
+        "role",
+        "content",
+    )
+)
+
+
+@given(rows=st.lists(st.dictionaries(fields_looked_at, json_values, max_size=6), max_size=4))
+def test_telling_what_a_file_is_fails_for_no_type_of_any_field(rows: list[dict[str, object]]) -> None:
+    data = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+    found = sniff(data, "any.jsonl")
+    assert (found.engine is None) == bool(found.reason)
+
+
+def test_a_first_line_longer_than_what_is_looked_at_does_not_hide_what_a_file_is(tmp_path: Path) -> None:
+    long = "x" * (2 * discover.SNIFFED)
+    Claude().user("u1", long).says("a1", "Ok").write(tmp_path / "claude.jsonl")
+    Codex().row("session_meta", id=THREAD, base_instructions=long).user("Hi").write(tmp_path / "codex.jsonl")
+    found = [entry.engine for entry in discover.find([tmp_path]) if isinstance(entry, Candidate)]
+    assert found == ["claude-code", "codex"]
+
+
+def test_a_name_that_no_file_can_have_is_a_failure_like_any_other() -> None:
+    (found,) = discover.find([Path("a\0b")])
+    assert isinstance(found, NotRead)
+    assert found.failed
+
+
+def test_a_folder_that_vanishes_while_it_is_walked_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Claude().user("u1", "Hi").write(tmp_path / "z" / "b.jsonl")
+    (tmp_path / "gone").mkdir()
+    look = os.stat
+
+    def stat(path: object, *args: object, **options: object) -> os.stat_result:
+        if str(path).endswith("gone"):
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return look(path, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(discover.os, "stat", stat)
+    found = list(discover.find([tmp_path]))
+    assert [Path(f.path).name for f in found if isinstance(f, NotRead) and f.failed] == ["gone"]
+    assert [Path(f.path).name for f in found if isinstance(f, Candidate)] == ["b.jsonl"]

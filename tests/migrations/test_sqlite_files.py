@@ -11,6 +11,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import pytest
 
 from onward.core import words
 from onward.core.digests import content_digest
+from onward.core.records import Original
 from onward.errors import NotAStore, StoreError, StoreFull, StoreReadOnly, StoreTooNew
 from onward.store import migrate, sqlite_search
 from onward.store.contract import Append, Batch
@@ -457,3 +459,24 @@ def test_an_index_that_cannot_be_written_does_not_hold_up_the_log(path: Path) ->
         assert isinstance(
             world.store.commit(Batch(appends=(Append(session_id=session, events=()),))).events, tuple
         )
+
+
+def test_one_flipped_bit_in_a_kept_native_file_is_found_and_reading_it_says_so(path: Path) -> None:
+    text = b"".join(b'{"line":%d}\n' % n for n in range(200))
+    with opened(path) as world:
+        world.store.commit(
+            Batch(
+                originals=(
+                    Original(file_id="fil_x", offset=0, length=len(text), data=zlib.compress(text, 1)),
+                )
+            )
+        )
+        assert list(world.store.check()) == []
+    (data,) = sqlite3.connect(path).execute("SELECT data FROM originals").fetchone()
+    for at in (2, len(data) // 2, len(data) - 1):
+        flipped = data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :]
+        raw(path, f"UPDATE originals SET data = x'{flipped.hex()}'")
+        with opened(path) as world:
+            assert "native file fil_x" in "\n".join(world.store.check()), at
+            with pytest.raises(StoreError, match="damaged"):
+                world.store.original("fil_x", 0, len(text))

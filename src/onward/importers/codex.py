@@ -10,6 +10,7 @@ before it stay in the log.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final
 
@@ -93,7 +94,8 @@ class CodexReader:
             self._state.strands[""] = Strand(key="")
         self._unanswered: set[str] = set()
         self._texts: set[str] = set()
-        self._long: list[str] = []
+        self._endings: list[str] = []
+        """What items say, spelled backwards and sorted: texts with the same end stand together."""
         self._idents = Idents(self._state.idents)
 
     @property
@@ -197,7 +199,7 @@ class CodexReader:
                 texts.add(short_digest(text))
                 if contained < _CONTAINED:
                     contained += len(text)
-                    self._long.append(text)
+                    self._endings.append(text[::-1])
             elif item.call_id and is_result(item.type):
                 seen.dialogue += 1
                 if unanswered.pop(item.call_id, item.call_id) is not None:
@@ -206,6 +208,7 @@ class CodexReader:
                 seen.dialogue += 1
                 if item.call_id and item.call_id not in early:
                     unanswered[item.call_id] = None
+        self._endings.sort()
         self._texts, self._unanswered = texts, set(unanswered)
         self._state.at = self._state.at or at or fallback_at
         self.strands[""].at = self.strands[""].at or self._state.at
@@ -344,7 +347,9 @@ class CodexReader:
         if short_digest(text) in self._texts:
             return True
         # Clients put editor context in front of what was typed: then the item ends with what the mirror says.
-        return any(said.endswith(text) for said in self._long)
+        backwards = text[::-1]
+        place = bisect_left(self._endings, backwards)
+        return place < len(self._endings) and self._endings[place].startswith(backwards)
 
     def _checkpoint(self, item: Item, ident: str) -> Draft:
         history = [item_in(entry) for entry in item.replacement_history or ()]

@@ -6,6 +6,7 @@ same as for a file of lines. A document is read anew whenever it changed: it is 
 
 from __future__ import annotations
 
+import codecs
 from typing import Final
 
 import msgspec
@@ -24,7 +25,7 @@ _document: Final = msgspec.json.Decoder(_Document)
 def items_of(data: bytes) -> tuple[bytes, list[Line]] | None:
     """Return the session object and the items as lines numbered from 1; None when this is no such document."""
     try:
-        document = _document.decode(data)
+        document = _document.decode(data.removeprefix(codecs.BOM_UTF8))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     lines: list[Line] = []

@@ -4,11 +4,13 @@ A folder is walked in order of names, links to folders followed once. A file nam
 folder, what plainly is no session (a README, an image, an engine's index) is listed as ignored, with the reason, while a
 file of JSON lines that nobody here can read is a failure: it may well be a conversation.
 
-It reads at most ``SNIFFED`` bytes of a file, and only of regular files: a pipe would never end.
+It reads at most ``SNIFFED`` bytes of a file, or its first line where that is longer (a prompt with pictures in it), and only
+of regular files: a pipe would never end.
 """
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import stat
@@ -25,6 +27,9 @@ from onward.importers.codex_items import is_call, is_result
 
 SNIFFED: Final = 256 * 1024
 """Bytes of a file that are looked at to tell what it is."""
+
+FIRST_LINE: Final = 32 * 1024 * 1024
+"""Bytes of a first line that are looked at when it alone is longer than ``SNIFFED``."""
 
 EMPTY: Final = "the file is empty"
 """The reason of a file without a byte in it, or with blank ones only."""
@@ -114,7 +119,12 @@ def _walk(root: Path, engine: str | None, seen: set[str], known: Known | None) -
     later: list[Found] = []
     for folder, folders, files in os.walk(os.path.abspath(root), onerror=troubles.append, followlinks=True):
         folders.sort()
-        status = os.stat(folder)
+        try:
+            status = os.stat(folder)
+        except OSError as error:  # it was there a moment ago
+            folders.clear()
+            troubles.append(error)
+            continue
         if (status.st_dev, status.st_ino) in visited:
             folders.clear()
             yield NotRead(path=folder, reason="a link back to a folder that was visited already")
@@ -141,7 +151,7 @@ def _untouched(path: str, engine: str | None, known: Known | None) -> Candidate 
         return None
     try:
         status = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):
         return None
     found = known(path, status)
     if found is None or engine not in (None, found):
@@ -210,13 +220,17 @@ def _head(path: str) -> tuple[bytes, int, str]:
         if not stat.S_ISREG(status.st_mode):
             return b"", 0, "not a regular file"
         with open(path, "rb") as file:
-            return file.read(SNIFFED), status.st_size, ""
-    except OSError as error:
-        return b"", 0, f"cannot be read: {error.strerror}"
+            head = file.read(SNIFFED)
+            if len(head) == SNIFFED and b"\n" not in head.lstrip():
+                head += file.readline(FIRST_LINE)
+            return head, status.st_size, ""
+    except (OSError, ValueError) as error:  # a name that no file can have is a ValueError
+        return b"", 0, f"cannot be read: {getattr(error, 'strerror', None) or error}"
 
 
 def sniff(head: bytes, path: str = "", *, whole: bool = True) -> Sniffed:
     """Tell what a file is by its first bytes. ``whole``: there are no others."""
+    head = head.removeprefix(codecs.BOM_UTF8)
     if document := _document(head, path, whole=whole):
         return document
     votes: dict[str, int] = {}
@@ -308,6 +322,8 @@ def _document(head: bytes, path: str, *, whole: bool) -> Sniffed | None:
 def _engine_of(found: dict[str, Any]) -> Literal["claude-code", "codex", "other"] | None:
     """Return the engine that writes rows like this one."""
     kind = found.get("type")
+    if kind is not None and not isinstance(kind, str):
+        return None
     if isinstance(found.get("payload"), dict) and kind in codex.ENVELOPES:
         return "codex"
     if "record_type" in found or (
@@ -327,7 +343,7 @@ def _engine_of(found: dict[str, Any]) -> Literal["claude-code", "codex", "other"
             return "claude-code"
         if kind in ("user", "assistant") and isinstance(message, dict) and "content" in message:
             return None if "session_id" in found else "claude-code"
-    if isinstance(kind, str) and message is None:
+    if kind is not None and message is None:
         if is_call(kind) and ("arguments" in found or "action" in found or "call_id" in found):
             return "codex"
         if is_result(kind) and "call_id" in found:
@@ -337,7 +353,7 @@ def _engine_of(found: dict[str, Any]) -> Literal["claude-code", "codex", "other"
         if kind == "message" and "role" in found and isinstance(found.get("content"), list):
             return "codex"
     if (
-        isinstance(kind, str)
+        kind is not None
         and isinstance(found.get("sessionId"), str)
         and "uuid" in found
         and "parentUuid" in found

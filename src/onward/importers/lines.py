@@ -2,11 +2,13 @@
 
 A line ends at ``\\n``; a ``\\r`` before it belongs to the line end. What follows the last ``\\n`` is a line too: whether
 it is a record that was finished or one that a dying writer tore off is for the reader to find out. Reading stops at a
-limit taken when the file was opened, so that both passes see the same bytes of a file that is being written.
+limit taken when the file was opened, so that both passes see the same bytes of a file that is being written. A byte order
+mark at the very beginning of a file is no part of its first record.
 """
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
@@ -34,6 +36,8 @@ def lines_of(
             size = _to_line_end(file, offset + size, limit) - offset
             yield number, offset, None, size
         else:
+            if offset == 0:
+                data = data.removeprefix(codecs.BOM_UTF8)
             yield number, offset, data.rstrip(b"\r\n") if data.endswith(b"\n") else data, size
         offset += size
         number += 1

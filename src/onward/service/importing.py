@@ -12,6 +12,7 @@ It never writes to a native file, and never to an engine's own database.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -505,7 +506,7 @@ def _torn_at(file: BinaryIO, limit: int) -> int | None:
     if not tail.strip() or len(tail) > LONGEST:
         return None
     try:
-        loads(tail)
+        loads(tail if start else tail.removeprefix(codecs.BOM_UTF8))
     except ValueError:
         return start
     return None

@@ -25,7 +25,7 @@ from onward.core.events import NewEvent, Source
 from onward.core.ids import Ids
 from onward.core.records import ImportedFile, Link, Original, Session, Workspace
 from onward.errors import Conflict
-from onward.importers.contract import Counts, Draft, Line, Reader, Strand, pack
+from onward.importers.contract import TITLE_LIMIT, Counts, Draft, Line, Reader, Strand, pack
 from onward.service.importing_originals import files_of, place_of, stretches
 from onward.store.contract import Append, Batch, SessionPatch, Store
 
@@ -351,9 +351,9 @@ class FileWriter:
         title = strand.title
         if not title and strand.kind == "fork" and strand.parent is not None:
             title = f"{self.reader.strands[strand.parent].title} (branch)".strip()
-        return title.encode(
-            "utf-8", "replace"
-        ).decode()  # a title is for people, who cannot read lone surrogates
+        # A title is for people, who cannot read lone surrogates, nor what fills a screen: a row has it as it was given.
+        title = " ".join(title[: 10 * TITLE_LIMIT].encode("utf-8", "replace").decode().split())
+        return title if len(title) <= TITLE_LIMIT else title[: TITLE_LIMIT - 1].rstrip() + "…"
 
     def sessions(self) -> tuple[str, ...]:
         """Return the sessions of this file, the main line first."""

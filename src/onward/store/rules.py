@@ -16,7 +16,7 @@ from onward.core import ids, words
 from onward.core.digests import GENESIS
 from onward.core.events import Event, NewEvent
 from onward.core.records import FINAL_STATES, Link, Run, Session, may_become
-from onward.errors import InvalidId, InvalidInput, InvalidTransition, LeaseLost
+from onward.errors import InvalidId, InvalidInput, InvalidTransition, LeaseLost, StoreError
 from onward.store.contract import (
     Append,
     Batch,
@@ -212,7 +212,7 @@ def decode_cursor(query: SessionQuery) -> tuple[int, str] | None:
 def cut_original(stretches: Iterable[tuple[int, int, bytes]], offset: int, length: int) -> bytes | None:
     """Return ``length`` bytes at ``offset`` out of compressed stretches ``(offset, length, data)`` in order of offset.
 
-    None when any of the bytes is in no stretch.
+    None when any of the bytes is in no stretch. Raises StoreError for a stretch that is damaged.
     """
     found = bytearray()
     for start, size, data in stretches:
@@ -220,7 +220,13 @@ def cut_original(stretches: Iterable[tuple[int, int, bytes]], offset: int, lengt
         if len(found) >= length or start > wanted:
             break
         if start + size > wanted:
-            found += zlib.decompress(data)[wanted - start : wanted - start + length - len(found)]
+            try:
+                whole = zlib.decompress(data)
+            except (zlib.error, TypeError) as error:
+                raise StoreError(
+                    why=f"a native file's bytes from {start:,} on are damaged: {error}"
+                ) from None
+            found += whole[wanted - start : wanted - start + length - len(found)]
     return bytes(found) if len(found) == length else None
 
 

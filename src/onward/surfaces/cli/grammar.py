@@ -190,7 +190,10 @@ def _checked(what: Argument | Option, given: str) -> Any:
     """Return a value in its type."""
     if "\0" in given:
         raise UsageError(f"{what.name} holds a NUL character")
-    if what.kind != "path":
+    if what.kind == "path":
+        if not given:  # an unset variable of a shell; as a path it would mean this folder
+            raise UsageError(f"{what.name} is empty")
+    else:
         try:
             given.encode("utf-8")
         except UnicodeEncodeError:

@@ -9,6 +9,7 @@ module of a command is loaded when the command is called.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
@@ -28,6 +29,7 @@ PIPE_CLOSED = 141
 
 def main() -> NoReturn:
     """Run the command line of this process and leave it."""
+    _fill_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         # What a log holds must come out under any locale; JSON is UTF-8 in any case.
         if hasattr(stream, "reconfigure"):
@@ -35,16 +37,36 @@ def main() -> NoReturn:
     status = run(sys.argv[1:])
     try:
         sys.stdout.flush()
-        sys.stderr.flush()
     except BrokenPipeError:
         status = _pipe_closed()
     except OSError as error:
-        _say(f"os_error: standard output: {error.strerror}")
+        with contextlib.suppress(OSError):
+            _say(f"os_error: standard output: {error.strerror}")
+            sys.stderr.flush()
         os._exit(1)
+    try:
+        sys.stderr.flush()
+    except OSError:  # the result is out, and there is nowhere left to say this
+        os._exit(status)
     if "asyncio" not in sys.modules:
         # The store is closed and nothing runs: taking the interpreter apart would only cost time (about 5 ms).
         os._exit(status)
     sys.exit(status)
+
+
+def _fill_closed_streams() -> None:
+    """Open what whoever started this process closed of standard input, output and error, on nothing.
+
+    Python has no stream there, and the next file that is opened gets its number: what a library prints would go into it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            stream = open(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
 
 
 def run(argv: Sequence[str]) -> int:
