@@ -127,12 +127,19 @@ class Onward:
         return drafting.review(self.platform, session_id, parsed, **options)
 
     def continue_session(
-        self, session_id: str, command: Command | drafting.Draft | dict[str, Any], **options: Any
+        self,
+        session_id: str,
+        command: Command | drafting.Draft | dict[str, Any],
+        text: str | None = None,
+        **options: Any,
     ) -> continuing.Continuation:
-        """Continue a session in a fresh, linked one, see ``continuing.continue_session``."""
+        """Continue a session in a fresh, linked one, see ``continuing.continue_session``.
+
+        ``text`` is what you say now, and what the successor answers; without it, that is the newest ask.
+        """
         if isinstance(command, drafting.Draft):
             command = command.command()
-        return continuing.continue_session(self.platform, session_id, command, **options)
+        return continuing.continue_session(self.platform, session_id, command, text=text, **options)
 
     def approvals(self, session_id: str | None = None, *, answered: bool = False) -> list[approving.Parked]:
         """Return the continuations that wait for a person, see ``approving.approvals``."""
@@ -346,7 +353,11 @@ def open_log(url: str | None = None) -> Onward:
     store = open_store(url or default_url())
     return Onward(
         Platform(
-            store=store, host=socket.gethostname(), signer=environment_signer(), resolvers=environment_resolvers(), approval=approval_policy()
+            store=store,
+            host=socket.gethostname(),
+            signer=environment_signer(),
+            resolvers=environment_resolvers(),
+            approval=approval_policy(),
         )
     )
 

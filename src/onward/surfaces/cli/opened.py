@@ -88,7 +88,9 @@ def opened(call: Call, *, makes: bool = False, counter: str | None = None) -> It
     store = store_of(call, makes=makes)
     try:
         host = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
-        platform = Platform(store=store, host=host, signer=_signer(), resolvers=_resolvers(), approval=approval_policy())
+        platform = Platform(
+            store=store, host=host, signer=_signer(), resolvers=_resolvers(), approval=approval_policy()
+        )
         if counter is not None:
             from onward.service.counting import counter_by_name
 
