@@ -49,7 +49,15 @@ def manifest(**fields: Any) -> Manifest:
         "handoff": Handoff(purpose="Write them", established_facts=("It fails on leap days.",)),
         "sources": (Source(kind="memory", path="notes/plan.md"),),
         "included": (
-            Included(session=SESSION, from_seq=2, to_seq=3, section="cited", tokens=400, digest="sha256:bb"),
+            Included(
+                session=SESSION,
+                from_seq=2,
+                to_seq=3,
+                section="cited",
+                tokens=400,
+                digest="sha256:bb",
+                text="sha256:bc",
+            ),
         ),
         "contents": (
             Content(
@@ -166,7 +174,9 @@ def test_no_line_is_wider_than_the_terminal(text: str, entries: list[str], width
 
 @given(st.lists(st.text("ab漢\u0301 ", max_size=30), min_size=1, max_size=3), st.integers(40, 120))
 def test_breaking_lines_loses_no_character(entries: list[str], width: int) -> None:
-    text = "".join(manifest_text(manifest(handoff=Handoff(purpose="p", cautions=tuple(entries))), width=min(width, 87)))
+    text = "".join(
+        manifest_text(manifest(handoff=Handoff(purpose="p", cautions=tuple(entries))), width=min(width, 87))
+    )
     squeezed = "".join(text.split())
     for entry in entries:
         assert "".join(entry.split()) in squeezed

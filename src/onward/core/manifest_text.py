@@ -63,8 +63,16 @@ def _head(record: Manifest, width: int) -> list[str]:
     lines.append(f"  initiating message: event {asked.seq}{where} ({asked.event})")
     if record.description.strip():
         lines.append(f"  {_one(record.description)}")
-    resting = f"{record.coverage.facts} facts and {record.coverage.decisions} decisions"
-    lines.append(f"  the handoff's {resting} rest on {record.coverage.sources} sources")
+    resting = record.coverage
+    told = ", ".join(
+        f"{count} {name if count == 1 else name + 's'}"
+        for count, name in (
+            (resting.facts, "fact"),
+            (resting.decisions, "decision"),
+            (resting.sources, "source"),
+        )
+    )
+    lines.append(f"  the handoff has {told}")
     lines += [f"  read as it was meant: {_one(told)}" for told in record.adjusted]
     return _wrapped(lines, width)
 
@@ -103,7 +111,8 @@ def _included(record: Manifest) -> list[str]:
     out = []
     for part in record.included:
         pointers = f", {part.pointers} as pointers" if part.pointers else ""
-        out.append(f"  {spelled(part)} · {part.section}, {part.tokens:,} tokens{pointers}")
+        cost = f", {part.tokens:,} tokens" if part.text else ""  # given with the first range of a quotation
+        out.append(f"  {spelled(part)} · {part.section}{cost}{pointers}")
     for content in record.contents:
         if content.included:
             address = _address(record, content.source)

@@ -212,7 +212,9 @@ def _state(inputs: Inputs) -> str:
     elif plan.event:
         left = "closed" if plan.transfer == "close" else "omitted"
         lines.append(f"plan: revision {plan.revision} was left behind ({left})")
-        if dropped := [_safe(s.id) for s in plan.steps if plan.transfer == "close" and s.resolution == CLOSED]:
+        if dropped := [
+            _safe(s.id) for s in plan.steps if plan.transfer == "close" and s.resolution == CLOSED
+        ]:
             lines.append(f"steps closed unfinished: {', '.join(dropped)}")
     lines += [f"pinned: {_safe(pin)}" for pin in inputs.state.pins]
     lines += [f"delegated and still working, reports here: {_safe(child)}" for child in inputs.state.children]
