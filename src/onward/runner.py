@@ -491,6 +491,7 @@ async def run_session(
     """
     opening.parse_options(options or {})
     await _call(running.expire, platform)
+    await _call(delegating.collect, platform, session_id)
     session = await _call(platform.session, session_id)
     if text is not None:
         name = engine if isinstance(engine, str) else engine.name if engine else None

@@ -8,7 +8,7 @@ continuations as there are.
 A report is a ``relay`` in the session that the child reports to at that moment, never in one that was left behind (C1). It
 is made once: relay, mark on the link and note in the child are one transaction, and a second report returns the first.
 The runner reports by itself when a child's last run is completed. If the process dies between the end of that run and its
-report, the child is pending still and named as such; ``report_back`` makes up for it.
+report, ``collect`` makes up for it: whoever works next in the session that is waited in calls it first.
 
 A child may be read by everyone who may read its parent, and may not continue elsewhere.
 """
@@ -21,7 +21,7 @@ import msgspec
 
 from onward.core import ids as make
 from onward.core.bodies import Message, Relay, SessionChange
-from onward.core.codec import encode
+from onward.core.codec import body_of, encode
 from onward.core.events import Event
 from onward.core.lines import clip
 from onward.core.records import Link, Run, Session
@@ -186,6 +186,30 @@ def report_completed(platform: Platform, run: Run, reply: str) -> Event | None:
     return report_back(platform, child.id, reply or "(it ended without a word)", "completed")
 
 
+def collect(platform: Platform, session_id: str) -> list[Event]:
+    """Make the reports that are due in a session: of children whose last run is completed and that never got to report.
+
+    Return the relays that were written. Safe to repeat, and to call from anywhere.
+    """
+    out = []
+    for link in delegated(platform, session_id):
+        if link.reported_at is not None or not platform.may_read(link.to_session):
+            continue
+        newest = platform.store.runs(link.to_session, limit=1)
+        if newest and (made := report_completed(platform, newest[0], _last_words(platform, link.to_session))):
+            out.append(made)
+    return out
+
+
+def _last_words(platform: Platform, session_id: str) -> str:
+    """Return the newest finished message of a session's agent."""
+    for event in platform.store.events(session_id, limit=50, kinds=("message",), newest_first=True):
+        body = body_of(event)
+        if isinstance(body, Message) and body.role == "assistant" and not body.aside and not body.interrupted:
+            return body.text
+    return ""
+
+
 def give_up(platform: Platform, child_id: str, reason: str = "given up by a person") -> Event:
     """Give up delegated work: cancel what it still does, and report that. Return the relay.
 
@@ -195,6 +219,24 @@ def give_up(platform: Platform, child_id: str, reason: str = "given up by a pers
     for run in platform.store.unfinished(child_id):
         running.cancel(platform, run.id, reason=reason)
     return report_back(platform, child_id, reason, "cancelled")
+
+
+def delegated(platform: Platform, session_id: str) -> list[Link]:
+    """Return the children that report to a session: its own, and those that came with it from a predecessor."""
+    out: list[Link] = []
+    current: str | None = session_id
+    seen: set[str] = set()
+    while current is not None and current not in seen:
+        seen.add(current)
+        above: str | None = None
+        for link in platform.store.links(current):
+            if link.type == "child" and link.from_session == current:
+                if (link.report_to or link.from_session) == session_id:
+                    out.append(link)
+            elif link.type == "continuation" and link.to_session == current:
+                above = link.from_session
+        current = above
+    return out
 
 
 def pending(store: Store, link: Link) -> bool:
