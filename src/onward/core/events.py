@@ -80,7 +80,8 @@ _source_bytes: dict[Source, bytes] = {ONWARD: _encode_source(ONWARD), PERSON: _e
 def encode_source(source: Source) -> bytes:
     """Return the JSON bytes of a source: the form that is stored and that enters the chain."""
     try:
-        return _source_bytes.get(source) or _encode_source(source)
+        # Sources with a place are each seen once; looking them up would only hash them.
+        return (_source_bytes.get(source) if source.place is None else None) or _encode_source(source)
     except (
         UnicodeEncodeError
     ):  # a native id with a lone surrogate: keep it readable, lose nothing of the rest
@@ -141,26 +142,25 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 def seal(event: NewEvent, session_id: str, seq: int, previous_chain: bytes) -> Event:
     """Give a new event its place: sequence number, digest and chain value. Stores call this under their lock."""
-    digest = digests.body_digest(event.salt, event.body)
-    header = digests.header_bytes(
+    id, at, kind, actor, run_id, source = (
         event.id,
-        session_id,
-        seq,
         event.at,
         event.kind,
         event.actor,
         event.run_id,
-        encode_source(event.source),
+        event.source,
     )
+    digest = digests.body_digest(event.salt, event.body)
+    header = digests.header_bytes(id, session_id, seq, at, kind, actor, run_id, encode_source(source))
     return Event(
-        id=event.id,
+        id=id,
         session_id=session_id,
         seq=seq,
-        at=event.at,
-        kind=event.kind,
-        actor=event.actor,
-        run_id=event.run_id,
-        source=event.source,
+        at=at,
+        kind=kind,
+        actor=actor,
+        run_id=run_id,
+        source=source,
         body=event.body,
         salt=event.salt,
         digest=digest,

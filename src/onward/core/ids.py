@@ -54,8 +54,22 @@ def make_id(prefix: str, at_us: int, entropy: bytes) -> str:
     """Build an id from a time in microseconds since 1970 (UTC) and ten bytes of entropy."""
     if len(entropy) != 10:
         raise ValueError("entropy must be 10 bytes")
-    ms = min(max(at_us // 1000, 0), _MAX_MS)
-    return unpack_id(prefix, ms.to_bytes(6, "big") + entropy)
+    return f"{prefix}_{time_digits(at_us // 1000)}{entropy_digits(entropy)}"
+
+
+def time_digits(ms: int) -> str:
+    """Return the first ten characters of a ULID: those of its time, in milliseconds since 1970."""
+    n, pairs = min(max(ms, 0), _MAX_MS), _PAIRS
+    return f"{pairs[n >> 40]}{pairs[n >> 30 & 1023]}{pairs[n >> 20 & 1023]}{pairs[n >> 10 & 1023]}{pairs[n & 1023]}"
+
+
+def entropy_digits(entropy: bytes) -> str:
+    """Return the other sixteen characters of a ULID, for the first ten of these bytes."""
+    n, pairs = int.from_bytes(entropy[:10], "big"), _PAIRS
+    return (
+        f"{pairs[n >> 70]}{pairs[n >> 60 & 1023]}{pairs[n >> 50 & 1023]}{pairs[n >> 40 & 1023]}"
+        f"{pairs[n >> 30 & 1023]}{pairs[n >> 20 & 1023]}{pairs[n >> 10 & 1023]}{pairs[n & 1023]}"
+    )
 
 
 def derived_id(prefix: str, at_us: int, *parts: str | bytes | int) -> str:
@@ -73,6 +87,18 @@ def pack_id(value: str) -> bytes:
     prefix, _, ulid = value.partition("_")
     if not prefix or len(ulid) != 26:
         raise InvalidId(value=value, prefix=prefix or "???")
+    return _packed(value, ulid, prefix)
+
+
+def pack_checked(value: str, prefix: str) -> bytes:
+    """Return the 16 bytes behind an id with this prefix. Raises InvalidId for anything else."""
+    ulid = value[-26:]
+    if len(value) != len(prefix) + 27 or not value.startswith(prefix) or value[len(prefix)] != "_":
+        raise InvalidId(value=value, prefix=prefix)
+    return _packed(value, ulid, prefix)
+
+
+def _packed(value: str, ulid: str, prefix: str) -> bytes:
     try:
         return int(ulid.encode("ascii").translate(_DIGITS), 32).to_bytes(16, "big")
     except (ValueError, OverflowError):  # a character that is no digit of ours; more than 128 bits
@@ -81,21 +107,13 @@ def pack_id(value: str) -> bytes:
 
 def unpack_id(prefix: str, raw: bytes) -> str:
     """Return the id that ``pack_id`` packed."""
-    n = int.from_bytes(raw, "big")
-    # 130 bits in 13 pairs of characters; the first character carries only the top three bits.
-    pairs = _PAIRS
-    return (
-        f"{prefix}_{pairs[n >> 120 & 1023]}{pairs[n >> 110 & 1023]}{pairs[n >> 100 & 1023]}{pairs[n >> 90 & 1023]}"
-        f"{pairs[n >> 80 & 1023]}{pairs[n >> 70 & 1023]}{pairs[n >> 60 & 1023]}{pairs[n >> 50 & 1023]}"
-        f"{pairs[n >> 40 & 1023]}{pairs[n >> 30 & 1023]}{pairs[n >> 20 & 1023]}{pairs[n >> 10 & 1023]}{pairs[n & 1023]}"
-    )
+    # 130 bits in 26 characters; the first character carries only the top three bits.
+    return f"{prefix}_{time_digits(int.from_bytes(raw[:6], 'big'))}{entropy_digits(raw[6:])}"
 
 
 def check_id(value: str, prefix: str) -> str:
     """Return ``value`` if it is a well-formed id with this prefix; raise InvalidId otherwise."""
-    if not value.startswith(prefix + "_"):
-        raise InvalidId(value=value, prefix=prefix)
-    pack_id(value)
+    pack_checked(value, prefix)
     return value
 
 

@@ -37,7 +37,7 @@ def wall_clock() -> int:
     return time.time_ns() // 1000
 
 
-_SALTS_DRAWN: Final = 256
+_DRAWN: Final = 256
 
 
 class RandomIds:
@@ -46,19 +46,29 @@ class RandomIds:
     def __init__(self, clock: Clock = wall_clock) -> None:
         self._clock = clock
         # Drawn many at a time: each draw lets go of the interpreter, and an import would wait for it at every event.
-        self._salts: deque[bytes] = deque()
+        self._drawn: deque[bytes] = deque()
+        self._moment = (-1, "")
+        self._pid = os.getpid()
 
     def new(self, prefix: str) -> str:
-        """Return a new id."""
-        return make.make_id(prefix, self._clock(), os.urandom(10))
+        """Return a new id. Safe to call from many threads."""
+        ms = self._clock() // 1000
+        known, digits = self._moment
+        if ms != known:
+            digits = make.time_digits(ms)
+            self._moment = ms, digits
+        return f"{prefix}_{digits}{make.entropy_digits(self.salt())}"
 
     def salt(self) -> bytes:
         """Return 16 random bytes. Safe to call from many threads."""
+        if os.getpid() != self._pid:
+            # After a fork: two processes that hand out the same bytes would give two events one id.
+            self._drawn, self._pid = deque(), os.getpid()
         try:
-            return self._salts.pop()
+            return self._drawn.pop()
         except IndexError:
-            drawn = os.urandom(16 * _SALTS_DRAWN)
-            self._salts.extend(drawn[i : i + 16] for i in range(16, len(drawn), 16))
+            drawn = os.urandom(16 * _DRAWN)
+            self._drawn.extend(drawn[i : i + 16] for i in range(16, len(drawn), 16))
             return drawn[:16]
 
 

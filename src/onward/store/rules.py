@@ -113,25 +113,28 @@ def check_draft(run: Run) -> None:
         raise LeaseLost(run=run.id, why=f"it is {run.state}")
 
 
-def check_shape(batch: Batch) -> None:
-    """Raise InvalidInput for what no store could keep: malformed event ids, negative counts, salts of the wrong size."""
-    for append in batch.appends:
-        for event in append.events:
-            check_event(event)
+def check_shape(batch: Batch) -> list[bytes]:
+    """Return the 16 bytes behind the id of every event of a batch, in order.
+
+    Raises InvalidInput for what no store could keep: malformed ids, negative counts, an event without a salt.
+    """
+    packed = [check_event(event) for append in batch.appends for event in append.events]
     for stretch in batch.originals:
         if stretch.offset < 0 or stretch.length < 0:
             raise InvalidInput(
                 what="a stretch of a native file", why=f"{stretch.offset}+{stretch.length} is negative"
             )
+    return packed
 
 
-def check_event(event: NewEvent) -> None:
-    """Raise InvalidInput for an event that could not be addressed or sealed."""
-    ids.check_id(event.id, ids.EVENT)
+def check_event(event: NewEvent) -> bytes:
+    """Return the 16 bytes behind an event's id. Raises InvalidInput for an event that could not be addressed or sealed."""
+    packed = ids.pack_checked(event.id, ids.EVENT)
     if event.run_id is not None:
         ids.check_id(event.run_id, ids.RUN)
     if not event.salt:
         raise InvalidInput(what=f"event {event.id}", why="it has no salt, which is how an erased one is told")
+    return packed
 
 
 def packed_event_id(event_id: str) -> bytes | None:

@@ -136,8 +136,7 @@ class SqliteStore:
         if (writer := self._writer) is None:
             self._check_open()
             raise StoreReadOnly(path=self.path, why="the file or its folder does not allow it")
-        rules.check_shape(batch)
-        return writer.commit(batch)
+        return writer.commit(batch, rules.check_shape(batch))
 
     def close(self) -> None:
         if self._closed:

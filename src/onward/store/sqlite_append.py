@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from onward.core.codec import call_of
-from onward.core.events import Event, NewEvent, seal
+from onward.core.events import Event, seal
 from onward.core.ids import pack_id
 from onward.errors import SessionNotFound
 from onward.store import rules
@@ -21,7 +21,9 @@ from onward.store.contract import Append
 from onward.store.rows import bindable
 from onward.store.sqlite_events import Stamps, stored_events
 
-_PARAMETERS: Final = 500
+_VERSION: Final = "PRAGMA data_version"
+_HEADS: Final = 1000
+"""Sessions whose ends are remembered from one transaction to the next."""
 _KEPT: Final = frozenset(("tool_call", "tool_result", "plan", "pins"))
 
 
@@ -48,72 +50,86 @@ class Appender:
         """The end of the log, as the newest append left it."""
         self.appended = 0
         """Events written since this was last set to 0."""
-        self.begin()
-
-    def begin(self) -> None:
-        """Forget everything: a transaction begins, and others may have written since the last one."""
-        self._heads: dict[str, _Head] = {}
-        self._new: dict[str, Event] = {}
-        self._rows: list[tuple[Any, ...]] = []
-        self._kept: list[tuple[int, int, Event]] = []
+        self._version = -1
+        self._known: dict[str, _Head] = {}
         self._pos: int | None = None
+        self._clear()
 
-    @property
-    def held(self) -> int:
+    def begin(self, *, careful: bool = False) -> None:
+        """Forget everything: a transaction begins, and others may have written since the last one.
+
+        Nearly every event is new, so no append asks whether its ids are in the log; the index of ids refuses one that is,
+        with sqlite3.IntegrityError at ``flush``. Then the transaction is begun anew, ``careful``, and looks first.
+        """
+        self._careful = careful
+        # Changes when another connection has committed, and only then: what was read or written before is still so.
+        (version,) = self._db.execute(_VERSION).fetchone()
+        if version != self._version or len(self._known) > _HEADS:
+            self._version, self._known, self._pos = version, {}, None
+        self._clear()
+
+    def forget(self) -> None:
+        """Drop what is known: the transaction was rolled back."""
+        self._known, self._pos = {}, None
+        self._clear()
+
+    def _clear(self) -> None:
+        self._moved: dict[int, _Head] = {}
+        self._new: dict[str, Event] = {}
+        self._rows: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
+        self._kept: list[tuple[int, int, Event]] = []
+        self.held = 0
         """How many events wait for ``flush``."""
-        return len(self._rows)
 
-    def append(self, append: Append) -> list[Event]:
-        """Seal what is new and return every event of an append as it is or will be stored. Raises SessionNotFound."""
-        head = self._heads.get(append.session_id) or self._head(append.session_id)
-        pos = self._pos or 0
-        packed = [pack_id(event.id) for event in append.events]
-        stored = self._stored(append.events, packed)
+    def append(self, append: Append, packed: Sequence[bytes]) -> list[Event]:
+        """Seal what is new and return every event of an append as it is or will be stored. Raises SessionNotFound.
+
+        ``packed`` are the bytes behind the ids of its events.
+        """
+        session_id, news = append.session_id, append.events
+        head = self._known.get(session_id) or self._head(session_id)
+        stored, session = self._new, head.session
+        if self._careful and news:
+            stored |= stored_events(self._db, self._stamps, [new.id for new in news])
+        pos, seq, chain = self._pos or 0, head.seq, head.chain
         events: list[Event] = []
-        rows: list[tuple[Any, ...]] = []
-        kept: list[tuple[int, int, Event]] = []
-        seq, chain, updated_at, input_seq = head.seq, head.chain, head.updated_at, head.input_seq
-        for new, id_ in zip(append.events, packed, strict=True):
+        for new, id_ in zip(news, packed, strict=True):
             event = stored.get(new.id)
             if event is None:
                 seq += 1
                 pos += 1
-                event = stored[new.id] = seal(new, append.session_id, seq, chain)
+                event = stored[new.id] = seal(new, session_id, seq, chain)
                 chain = event.chain
-                rows.append(self._row(pos, head.session, event, id_))
-                if new.at > updated_at:
-                    updated_at = new.at
+                self._hold(pos, session, event, id_)
+                if new.at > head.updated_at:
+                    head.updated_at = new.at
                 if rules.opens_input(new):
-                    input_seq = seq
+                    head.input_seq = seq
                 elif new.kind in _KEPT:
-                    kept.append((head.session, pos, event))
+                    self._kept.append((session, pos, event))
             events.append(event)
-        if rows:
-            self._heads[append.session_id] = head
-            head.seq, head.chain, head.updated_at, head.input_seq = seq, chain, updated_at, input_seq
-            self._rows += rows
-            self._kept += kept
-            self._pos = pos
-        self._new.update(stored)
+        if seq != head.seq:
+            self.held += seq - head.seq
+            head.seq, head.chain, self._pos = seq, chain, pos
+            self._moved[session] = head
         return events
 
     def flush(self) -> None:
         """Write what is held."""
-        rows = self._rows
-        if not rows:
+        if not self.held:
             return
-        if len(rows) == 1:
-            self._db.execute(sql.ADD_EVENT, rows[0])
-        else:
-            self._db.executemany(sql.ADD_EVENT, rows)
-        for head in self._heads.values():
-            moved = (head.seq, head.chain, head.updated_at, head.input_seq, head.session)
-            self._db.execute(sql.MOVE_HEAD, moved)
+        for more, rows in self._rows.items():
+            self._db.executemany(sql.add_event(*more), rows)
+        heads = [
+            (head.seq, bytearray(head.chain), head.updated_at, head.input_seq, head.session)
+            for head in self._moved.values()
+        ]
+        self._db.executemany(sql.MOVE_HEAD, heads)
         for session, pos, event in self._kept:
             self._keep(session, pos, event)
         self.last_pos = self._pos or 0
-        self.appended += len(rows)
-        self.begin()
+        self.appended += self.held
+        self._clear()
 
     def _head(self, session_id: str) -> _Head:
         row = self._db.execute(sql.HEAD, (session_id,)).fetchone()
@@ -122,35 +138,34 @@ class Appender:
         *head, last_pos = row
         if self._pos is None:
             self._pos = last_pos or 0
-        return _Head(*head)
+        found = self._known[session_id] = _Head(*head)
+        return found
 
-    def _stored(self, events: Sequence[NewEvent], packed: list[bytes]) -> dict[str, Event]:
-        """Return those of these events that are in the log already: nearly always none, which the index of ids knows."""
-        stored = (
-            {event.id: self._new[event.id] for event in events if event.id in self._new} if self._new else {}
-        )
-        for start in range(0, len(packed), _PARAMETERS):
-            some = packed[start : start + _PARAMETERS]
-            if self._db.execute(sql.any_event(len(some)), some).fetchone():
-                return stored | stored_events(self._db, self._stamps, [event.id for event in events])
-        return stored
-
-    def _row(self, pos: int, session: int, event: Event, id_: bytes) -> tuple[Any, ...]:
-        run, source = event.run_id, event.source
-        return (
+    def _hold(self, pos: int, session: int, event: Event, id_: bytes) -> None:
+        # A value that is no number, text or bytearray is first offered to every adapter there is; that costs more than
+        # to write it.
+        row: tuple[Any, ...] = (
             pos,
             session,
             event.seq,
             event.at,
             self._stamps.number(self._db, event),
-            id_,
-            event.chain,
-            event.salt,
-            None if run is None else pack_id(run),
-            None if source.native_id is None else bindable(source.native_id),
-            None if source.place is None else bindable(source.place),
-            event.body,
+            bytearray(id_),
+            bytearray(event.chain),
+            bytearray(event.salt),
+            bytearray(event.body),
         )
+        run, source = event.run_id, event.source
+        more: tuple[str, ...] = ()
+        if source.native_id is not None or source.place is not None:
+            row += (bindable(source.native_id), bindable(source.place))
+            more = ("native_id", "place")
+        if run is not None:
+            row += (bytearray(pack_id(run)),)
+            more += ("run",)
+        if (rows := self._rows.get(more)) is None:
+            rows = self._rows[more] = []
+        rows.append(row)
 
     def _keep(self, session: int, pos: int, event: Event) -> None:
         """Keep up to date what is known of open calls and of the newest plan and pins."""

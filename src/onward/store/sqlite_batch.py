@@ -8,6 +8,8 @@ each of its batches alone (see ``sqlite_writer``), so this order is about speed,
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 from onward.core.digests import body_digest
@@ -43,11 +45,14 @@ from onward.store.rows import bindable, readable, shape
 from onward.store.sqlite_append import Appender
 from onward.store.sqlite_events import Stamps
 
-_OTHER_PARTS: Final = tuple(name for name in Batch.__struct_fields__ if name != "appends")
+_other_parts: Final = attrgetter(*(name for name in Batch.__struct_fields__ if name != "appends"))
+_NOTHING: Final = _other_parts(Batch())
 
 
-def _only_appends(batch: Batch) -> bool:
-    return not any(getattr(batch, name) for name in _OTHER_PARTS)
+def only_appends(batch: Batch) -> bool:
+    """Whether a batch has nothing but appends: then no other part of it can see what was written before."""
+    parts: object = _other_parts(batch)
+    return parts == _NOTHING
 
 
 class BatchWriter:
@@ -60,21 +65,20 @@ class BatchWriter:
         self.erased = False
         """Whether a body was erased since this was last set to False."""
 
-    def prepare(self, batch: Batch) -> None:
-        """Write what is held back of the batches before this one, unless this one has no way to see the difference."""
-        if not _only_appends(batch):
-            self.log.flush()
+    def apply(self, batch: Batch, packed: Sequence[bytes], *, plain: bool) -> Committed:
+        """Write a batch and return what it stored. Raises what ``contract.Store.commit`` says; may have written by then.
 
-    def apply(self, batch: Batch) -> Committed:
-        """Write a batch and return what it stored. Raises what ``contract.Store.commit`` says; may have written by then."""
+        ``packed`` are the bytes behind the ids of its events; ``plain`` is what ``only_appends`` said. What is held back of
+        the batches before it must be written (``log.flush``) unless it is plain.
+        """
         db = self._db
         for guard in batch.guards:
             self._check_guard(guard)
         for append in batch.appends:
             if append.fence is not None and append.run_id is not None:
                 rules.check_hold(append, self._run(append.run_id))
-        if _only_appends(batch):
-            return Committed(events=self._append(batch))
+        if plain:
+            return Committed(events=self._append(batch, packed))
         for workspace in batch.workspaces:
             self._add_workspace(workspace)
         for session in batch.sessions:
@@ -91,14 +95,22 @@ class BatchWriter:
             db.executemany(sql.ADD_BLOB, batch.blobs)
         for run in batch.runs:
             self._add_run(run)
-        events = self._append(batch)
+        events = self._append(batch, packed)
         self.log.flush()
         changed = tuple(self._change_run(change) for change in batch.run_changes)
         self._apply_rest(batch)
         return Committed(events=events, runs=changed)
 
-    def _append(self, batch: Batch) -> tuple[Event, ...]:
-        return tuple(event for append in batch.appends for event in self.log.append(append))
+    def _append(self, batch: Batch, packed: Sequence[bytes]) -> tuple[Event, ...]:
+        if len(batch.appends) == 1:
+            return tuple(self.log.append(batch.appends[0], packed))
+        found: list[Event] = []
+        start = 0
+        for append in batch.appends:
+            end = start + len(append.events)
+            found += self.log.append(append, packed[start:end])
+            start = end
+        return tuple(found)
 
     def _apply_rest(self, batch: Batch) -> None:
         db = self._db

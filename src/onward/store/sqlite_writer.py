@@ -18,14 +18,14 @@ import os
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from onward.errors import OnwardError, StoreBusy, StoreClosed, StoreError
 from onward.store import rules, sqlite_search
 from onward.store.contract import Batch, Committed
 from onward.store.process_lock import ProcessLock
-from onward.store.sqlite_batch import BatchWriter
+from onward.store.sqlite_batch import BatchWriter, only_appends
 from onward.store.sqlite_connection import BUSY_SECONDS, translated
 from onward.store.sqlite_events import Stamps
 
@@ -38,12 +38,18 @@ GROUP: Final = 64
 class _Ticket:
     """A place in the queue: a batch to write, or a job that wants the connection for itself."""
 
-    __slots__ = ("batch", "error", "job", "leads", "result", "settled", "turn", "wait")
+    __slots__ = ("batch", "error", "job", "leads", "packed", "plain", "result", "settled", "turn", "wait")
 
     def __init__(
-        self, batch: Batch | None, job: Callable[[sqlite3.Connection], Any] | None, wait: float
+        self,
+        batch: Batch | None,
+        job: Callable[[sqlite3.Connection], Any] | None,
+        wait: float,
+        packed: Sequence[bytes] = (),
     ) -> None:
         self.batch = batch
+        self.packed = packed
+        self.plain = batch is not None and only_appends(batch)
         self.job = job
         self.wait = wait
         self.result: Any = None
@@ -70,9 +76,9 @@ class Writer:
         self._pid = os.getpid()
         self._indexed = 0
 
-    def commit(self, batch: Batch) -> Committed:
-        """Write a batch whole or not at all; see ``contract.Store.commit``."""
-        committed: Committed = self._submit(_Ticket(batch, None, BUSY_SECONDS))
+    def commit(self, batch: Batch, packed: Sequence[bytes]) -> Committed:
+        """Write a batch whole or not at all; see ``contract.Store.commit``. ``packed`` is what ``rules.check_shape`` said."""
+        committed: Committed = self._submit(_Ticket(batch, None, BUSY_SECONDS, packed))
         return committed
 
     def run(self, job: Callable[[sqlite3.Connection], T], *, wait: float = BUSY_SECONDS) -> T:
@@ -174,28 +180,30 @@ class Writer:
             ticket.error = error()
         self._settle(group)
 
-    def _write(self, group: list[_Ticket]) -> bool:
+    def _write(self, group: list[_Ticket], *, careful: bool = False) -> bool:
         """Write a group in one transaction. Return False when it was rolled back and each should be tried alone."""
-        db = self._db
+        db, log = self._db, self._batches.log
         try:
             db.execute("BEGIN IMMEDIATE")
-            self._batches.log.begin()
+            log.begin(careful=careful)
             for ticket in group:
-                if ticket.batch is not None:
-                    self._batches.prepare(ticket.batch)
-                before = db.total_changes, self._batches.log.held
+                if not ticket.plain:
+                    log.flush()
+                before = db.total_changes, log.held
                 try:
                     ticket.result = self._do(ticket)
                     ticket.error = None
                 except OnwardError as error:
                     ticket.error = error
-                    if (db.total_changes, self._batches.log.held) != before:
+                    if (db.total_changes, log.held) != before:
                         self._roll_back()
                         return len(group) == 1
-            self._batches.log.flush()
+            log.flush()
             db.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 (whatever one batch runs into must not fail the batches of others)
             self._roll_back()
+            if isinstance(error, sqlite3.IntegrityError) and not careful:
+                return self._write(group, careful=True)
             if len(group) > 1:
                 return False
             group[0].error = translated(error, self._path) if isinstance(error, sqlite3.Error) else error
@@ -206,12 +214,13 @@ class Writer:
 
     def _do(self, ticket: _Ticket) -> Any:
         if ticket.batch is not None:
-            return self._batches.apply(ticket.batch)
+            return self._batches.apply(ticket.batch, ticket.packed, plain=ticket.plain)
         assert ticket.job is not None
         return ticket.job(self._db)
 
     def _roll_back(self) -> None:
         self._stamps.forget()
+        self._batches.log.forget()
         with contextlib.suppress(sqlite3.Error):
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")

@@ -95,10 +95,16 @@ ADD_STAMP: Final = "INSERT INTO stamps (kind, actor, producer, engine) VALUES (?
 
 STAMPS: Final = "SELECT no, kind, actor, producer, engine FROM stamps"
 
-ADD_EVENT: Final = (
-    "INSERT INTO events (pos, session, seq, at, stamp, id, chain, salt, run, native_id, place, body)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
+
+@cache
+def add_event(*more: str) -> str:
+    """Return the statement that adds an event: position, session, seq, at, stamp, id, chain, salt, body and these columns.
+
+    Few events have a run and a native record; binding a NULL costs more than leaving its column out.
+    """
+    columns = ("pos", "session", "seq", "at", "stamp", "id", "chain", "salt", "body", *more)
+    return f"INSERT INTO events ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+
 
 _EVENT: Final = "SELECT seq, at, stamp, id, chain, salt, digest, run, native_id, place, body"
 
