@@ -207,6 +207,14 @@ def test_a_stream_that_makes_no_sense_has_failed_without_an_exception(api: Api, 
 
 
 @both
+def test_an_answer_in_another_encoding_than_it_names_has_failed(api: Api) -> None:
+    named = (("content-type", "text/event-stream; charset=utf-16"),)
+    finished = failure(ask(api, [Reply(text="Hello.", headers=named)])[0])
+    assert "encoding" in finished.reason
+    assert not finished.retryable
+
+
+@both
 def test_an_error_in_the_middle_of_a_stream_fails_the_turn(api: Api) -> None:
     raw = (
         b'event: error\ndata: {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}\n\n'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -382,6 +382,23 @@ def test_an_error_inside_the_stream_is_a_fault_with_the_providers_words(reader: 
     with pytest.raises(ProviderFault, match="slow down") as caught:
         feed(reader(), error)
     assert caught.value.retryable
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@given(
+    error=anything | st.fixed_dictionaries({}, optional=dict.fromkeys(("type", "code", "message"), anything))
+)
+@pytest.mark.parametrize("fault", [openai_wire.fault, anthropic_wire.fault])
+def test_an_error_of_any_shape_is_a_fault_in_words(
+    fault: Callable[[object], ProviderFault], error: object
+) -> None:
+    assert isinstance(fault(error).message, str)
 
 
 @pytest.mark.parametrize("reader", [OpenAIReader, AnthropicReader])

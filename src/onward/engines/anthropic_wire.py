@@ -212,5 +212,5 @@ def fault(error: Any, *, retryable: bool = False) -> ProviderFault:
     """Return the provider's ``error`` as a fault: its own message, its type in front."""
     if not isinstance(error, dict):
         return ProviderFault(clean(str(error)), retryable=retryable)
-    kind, message = error.get("type"), clean(str(error.get("message") or "no message"))
+    kind, message = str(error.get("type") or ""), clean(str(error.get("message") or "no message"))
     return ProviderFault(f"{kind}: {message}" if kind else message, retryable=retryable or kind in _RETRYABLE)

@@ -374,6 +374,8 @@ class _Exchange:
             raise ProviderFault(f"no connection: {refused}", retryable=True) from None
         except httpx2.UnsupportedProtocol as wrong:
             raise ProviderFault(f"the address cannot be used: {wrong}") from None
+        except UnicodeError as wrong:
+            raise ProviderFault(f"the answer is not in the encoding that it names: {wrong}") from None
         except httpx2.RequestError as broken:
             why = f"the connection failed ({type(broken).__name__}): {broken}"
             raise ProviderFault(why, retryable=True) from None

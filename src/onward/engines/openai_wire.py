@@ -34,7 +34,7 @@ DONE: Final = "[DONE]"
 
 _STOPS: Final = {"stop": "end", "tool_calls": "tools", "function_call": "tools", "length": "length"}
 _RETRYABLE_CODES: Final = frozenset(
-    (408, 409, 429, 500, 502, 503, 504, "rate_limit_exceeded", "server_error")
+    ("408", "409", "429", "500", "502", "503", "504", "rate_limit_exceeded", "server_error")
 )
 
 
@@ -149,9 +149,10 @@ def fault(error: Any, *, retryable: bool = False) -> ProviderFault:
     """Return the provider's ``error`` as a fault: its own message, its code or type in front."""
     if not isinstance(error, dict):
         return ProviderFault(clean(str(error)), retryable=retryable)
-    code = error.get("code") or error.get("type")
+    named = [str(name) for name in (error.get("code"), error.get("type")) if name]
+    code = named[0] if named else ""
     message = clean(str(error.get("message") or "no message"))
-    again = retryable or code in _RETRYABLE_CODES or error.get("type") in _RETRYABLE_CODES
+    again = retryable or not _RETRYABLE_CODES.isdisjoint(named)
     return ProviderFault(f"{code}: {message}" if code else message, retryable=again)
 
 

@@ -293,7 +293,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._fail(reply.status, reply.error, reply.headers)
             return
         self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
+        if not any(name == "content-type" for name, _ in reply.headers):
+            self.send_header("content-type", "text/event-stream")
         for name, value in reply.headers:
             self.send_header(name, value)
         self.end_headers()
