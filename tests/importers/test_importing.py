@@ -53,6 +53,24 @@ def test_a_session_becomes_a_session_with_its_dialogue_in_order(desk: Desk) -> N
     assert desk.said(session.id) == ["Rename the parser", "Renamed.", "And the tests?", "Those too."]
 
 
+def test_a_folder_that_only_later_rows_name_is_the_sessions_workspace_all_the_same(desk: Desk) -> None:
+    told = Claude().side("queue-operation", operation="enqueue", content="Rename the parser")
+    told = told.side("file-history-snapshot").user("u1", "Rename the parser").says("a1", "Renamed.")
+    desk.one(told.write(desk.folder / "late.jsonl"))
+    (session,) = desk.sessions()
+    assert session.workspace_id is not None
+
+
+def test_a_title_that_a_person_gave_outlasts_what_the_file_says_later(desk: Desk) -> None:
+    path = story().write(desk.folder / f"{SESSION}.jsonl")
+    (session_id,) = desk.one(path).sessions
+    sessions.rename(Platform(store=desk.store, clock=desk.clock, ids=desk.ids), session_id, "Mine")
+    story().side("custom-title", customTitle="The engine's").user("u3", "More?").write(path)
+    assert desk.one(path).status == "imported"
+    (session,) = desk.sessions()
+    assert session.title == "Mine"
+
+
 @pytest.mark.requirement("L3")
 def test_importing_again_reads_nothing_and_adds_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     path = story().write(desk.folder / "a.jsonl")

@@ -19,7 +19,7 @@ import msgspec
 
 from onward.core import ids as make
 from onward.core.bodies import Checkpoint, SessionChange
-from onward.core.codec import encode
+from onward.core.codec import body_of, encode
 from onward.core.digests import content_digest
 from onward.core.events import NewEvent, Source
 from onward.core.ids import Ids
@@ -299,11 +299,7 @@ class FileWriter:
         """Commit what was taken so far together with the cursor. Waits for the batch before, not for this one."""
         patches: tuple[SessionPatch, ...] = ()
         if titles:
-            patches = tuple(
-                SessionPatch(session_id=s.session, title=title)
-                for s in self.reader.strands.values()
-                if s.session and (title := self._title(s))
-            )
+            patches = tuple(self._learned(s) for s in self.reader.strands.values() if s.session)
         start, end = self._written, self.cursor
         self._written = end
         self.account.counts = self.reader.counts
@@ -346,6 +342,20 @@ class FileWriter:
         if sum(original.length for original in originals) != end - start:
             raise OSError(0, "the file became shorter while it was read")
         return originals
+
+    def _learned(self, strand: Strand) -> SessionPatch:
+        """Return what a session's rows have told since its first one: its title, its folder. A person's title stays."""
+        stored = self.store.session(strand.session)
+        title: str | None = self._title(strand) or None
+        if stored is not None and title not in (None, stored.title) and self._was_renamed(strand.session):
+            title = None
+        return SessionPatch(
+            session_id=strand.session, title=title, workspace_id=self._workspace(strand.cwd, strand.at)
+        )
+
+    def _was_renamed(self, session_id: str) -> bool:
+        told = self.store.events(session_id, limit=200, kinds=("session",), newest_first=True)
+        return any(isinstance(b := body_of(e), SessionChange) and b.change == "renamed" for e in told)
 
     def _title(self, strand: Strand) -> str:
         title = strand.title
