@@ -16,6 +16,6 @@ def demo(call: Call) -> int:
 def bench(call: Call) -> int:
     """Measure the speed goals."""
     status: int = importlib.import_module("onward.bench.main").run(
-        call["name"], json=call.json, quick=call["quick"]
+        call["name"], json=call.json, quick=call["quick"], quality=call["quality"]
     )
     return status

@@ -1,0 +1,46 @@
+"""What counts as right: the value in an answer, and the statement in a context.
+
+Both are string matches on normalised text (lower case, letters and digits, everything else a space), so nobody's judgement
+is in the figures. They are strict on purpose: an answer that names the right value and one that it is easily mistaken for
+is wrong, for whoever asked would not know which to take.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from onward.bench.quality_scenes import Fact
+
+_WORD: Final = re.compile(r"[^\W_]+")
+_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|\n+")
+
+
+def right(reply: str, fact: Fact) -> bool:
+    """Whether a reply names the value, and none that it may be mistaken for."""
+    return _any(reply, fact.answers) and not _any(reply, fact.wrong)
+
+
+def states(context: str, fact: Fact) -> bool:
+    """Whether a context holds the statement word for word: the sentence or line of the evidence with the value in it."""
+    return _any(context, statements(fact))
+
+
+def mentions(context: str, fact: Fact) -> bool:
+    """Whether a context holds the value at all, in whatever words: what can be asked of a summary."""
+    return _any(context, fact.answers)
+
+
+def statements(fact: Fact) -> tuple[str, ...]:
+    """Return the sentences or lines of a fact that hold its value."""
+    return tuple(part for part in _SENTENCE.split(fact.text) if _any(part, fact.answers))
+
+
+def _any(text: str, values: Iterable[str]) -> bool:
+    words = _plain(text)
+    return any(_plain(value) in words for value in values)
+
+
+def _plain(text: str) -> str:
+    return f" {' '.join(_WORD.findall(text.casefold()))} "
