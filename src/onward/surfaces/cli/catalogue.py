@@ -403,7 +403,10 @@ _ALL: Final = (
         arguments=(
             Argument("NAME", "A measurement; all of them without a name.", required=False, many=True),
         ),
-        options=(Option("--quick", "Smaller sizes: minutes become seconds, figures become rough."),),
+        options=(
+            Option("--quick", "Smaller sizes: minutes become seconds, figures become rough."),
+            Option("--quality", "Instead: questions about earlier work, put to the local model."),
+        ),
     ),
 )
 
