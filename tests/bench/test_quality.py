@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from onward.bench import main, quality
-from onward.bench.quality import ANSWER_TOKENS, BUDGET, INSTRUCTION, Models, Report, evaluate
+from onward.bench.quality import BUDGET, INSTRUCTION, Models, Report, evaluate
 from onward.bench.quality_contexts import CONDITIONS, SUMMARISE, cut, newest, parts, rolled
 from onward.bench.quality_scenes import SCENES, Fact, Scene
 from onward.bench.quality_scoring import mentions, right, statements, states
@@ -78,7 +78,7 @@ def events_of(name: str) -> tuple[tuple[Event, ...], dict[str, int]]:
 def measured() -> tuple[Report, Oracle, Writer]:
     oracle, writer = Oracle(), Writer()
     models = Models(answering=oracle.engine, summarising=writer.engine)
-    return evaluate(models, SCENES[:2]), oracle, writer
+    return evaluate(models, SCENES[:2], sizes=(BUDGET, 2 * BUDGET)), oracle, writer
 
 
 # What is asked
@@ -254,9 +254,8 @@ def test_a_rolling_summary_takes_up_every_part_with_the_summary_before_it_and_ne
 
 def test_a_full_transcript_that_does_not_fit_is_not_counted_and_the_others_are_shown_beside_it() -> None:
     models = Models(answering=Oracle(window=3000).engine, summarising=Writer().engine)
-    small = msgspec.structs.replace(SCENES[0])
 
-    report = evaluate(models, (small, SCENES[3]))
+    report = evaluate(models, (SCENES[0], SCENES[3]), sizes=())
 
     full = report.rows[-1]
     assert (full.asked, full.not_put) == (8, 8)
@@ -269,7 +268,7 @@ def test_a_full_transcript_that_does_not_fit_is_not_counted_and_the_others_are_s
 def test_a_budget_too_small_for_a_projection_counts_against_it() -> None:
     models = Models(answering=Oracle().engine, summarising=Writer().engine)
 
-    report = evaluate(models, SCENES[:1], budget=300)
+    report = evaluate(models, SCENES[:1], budget=300, sizes=())
 
     row = next(row for row in report.rows if row.condition == "projection")
     assert (row.asked, row.right, row.not_put) == (8, 0, 8)
@@ -278,7 +277,8 @@ def test_a_budget_too_small_for_a_projection_counts_against_it() -> None:
 def test_how_much_a_context_holds_by_its_size_is_counted_without_a_model() -> None:
     report, _, _ = measured()
 
-    assert [found.budget for found in report.selections] == list(quality.BUDGETS)
+    assert [found.budget for found in report.selections] == [BUDGET, 2 * BUDGET]
+    assert report.selections[0].last < report.selections[1].last
     first, rows = report.selections[0], {row.condition: row for row in report.rows}
     assert first.budget == BUDGET
     assert (first.last, first.projection) == (rows["last"].present, rows["projection"].present)
@@ -326,11 +326,10 @@ def test_without_a_model_it_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_real_model_answers_under_every_condition(model_file: Path) -> None:
-    scene = SCENES[0]
-    late = msgspec.structs.replace(scene, exchanges=1, beats=scene.beats[:2])
+    short = msgspec.structs.replace(SCENES[0], exchanges=1, beats=SCENES[0].beats[:1])
 
-    report = evaluate(quality.local_models(), (late,), budget=BUDGET)
+    report = evaluate(quality.local_models(), (short,), sizes=())
 
-    assert all(answer.reply is not None for answer in report.answers)
-    assert all(answer.read for answer in report.answers)
-    assert ANSWER_TOKENS < BUDGET
+    assert len(report.answers) == len(CONDITIONS)
+    assert all(answer.reply and answer.read for answer in report.answers)
+    assert report.model

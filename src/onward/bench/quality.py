@@ -159,6 +159,7 @@ def evaluate(
     *,
     budget: int = BUDGET,
     counter: str = COUNTER,
+    sizes: Sequence[int] = BUDGETS,
     progress: Progress | None = None,
 ) -> Report:
     """Put every question of these scenes under every condition. Raises EngineError when the model fails at one."""
@@ -180,7 +181,7 @@ def evaluate(
         questions=sum(len(scene.facts) for scene in scenes),
         rows=tuple(_row(condition, answers) for condition in CONDITIONS),
         fitting=tuple(_row(c, [a for a in answers if a.question in fits]) for c in CONDITIONS),
-        selections=tuple(selected(scenes, trial.counter, size) for size in BUDGETS),
+        selections=tuple(selected(scenes, trial.counter, size) for size in sizes),
         seconds=time.perf_counter() - began,
         summary_seconds=trial.summary_seconds,
         answers=tuple(answers),
