@@ -67,7 +67,7 @@ def test_two_purposes_over_one_history_recommend_and_project_different_things(wo
     session_id = two_subjects(world)
     billing = world.log.draft(session_id, "Finish the billing export of invoices")
     parser = world.log.draft(session_id, "Mend the parser on leap days")
-    assert billing.sources[0] != parser.sources[0]
+    assert {s.address() for s in billing.sources} != {s.address() for s in parser.sources}
     assert covered(billing) != covered(parser)
     assert "rounds invoices to cents" in told(billing)
     assert "rounds invoices to cents" not in told(parser)
@@ -79,6 +79,29 @@ def test_two_purposes_over_one_history_recommend_and_project_different_things(wo
     assert "3 invoices differ" in texts[0]
     assert "1 failed" in texts[1]
     assert texts[0] != texts[1]
+
+
+def test_how_the_work_stood_is_recommended_before_older_excerpts_and_large_ones_are_left_out(
+    world: World,
+) -> None:
+    session_id = world.log.start("Long").id
+    world.say(session_id, "Where do invoices go?")
+    world.call(session_id, "big", name="cat")
+    world.answer(session_id, "big", "invoices " * 2000)
+    for n in range(12):
+        world.say(session_id, f"Invoices again, part {n}: look at the invoices.")
+        world.say(session_id, f"Invoices of part {n} are fine.", actor="agent")
+    world.say(session_id, "And the last one?")
+    closing = world.say(session_id, "All of it is done.", actor="agent")
+    world.say(session_id, "Then write about invoices.")
+    draft = world.log.draft(session_id, "Write about the invoices")
+    assert (draft.sources[0].from_seq, draft.sources[0].relevance) == (
+        closing.seq,
+        "the agent's closing note",
+    )
+    assert draft.sources[1].relevance == "what was asked before the current request"
+    assert 4 not in covered(draft)  # eighteen thousand characters that a search ranks high
+    assert draft.left_out == ()
 
 
 def test_what_matters_is_found_however_much_was_said_since(world: World) -> None:

@@ -39,6 +39,9 @@ MAX_MISSED: Final = 6
 MAX_RESOURCES: Final = 6
 MAX_RANGE: Final = 60
 """Events of one recommended range; a call whose result is farther away is not recommended."""
+MAX_RANKED_CHARS: Final = 6_000
+"""Characters behind a range that is recommended for its rank or as a last write: more would crowd out the rest, and the
+numbers are told anyway."""
 SHORT: Final = 300
 """Characters of a quotation; the source beside it has the whole."""
 
@@ -59,7 +62,7 @@ _CONSTRAINED: Final = re.compile(
     r"required to|forbidden)\b|必须|不要|絶対",
     re.IGNORECASE,
 )
-_URL: Final = re.compile(r"https?://[^\s<>\"'`\\)\]}]{3,400}")
+_URL: Final = re.compile(r"https?://[\w.-]+(?:[/:?#][^\s<>\"'`\\)\]}\x00-\x1f\x7f]{0,400})?")
 _COMMIT: Final = re.compile(r"/(?:blob|tree|commit|raw)/([0-9a-f]{40})(?:/|$)")
 _PATH: Final = re.compile(
     r"(?<![\w/.:@-])(?:\.{0,2}/)?(?:[\w.-]+/)+[\w-]+\.[A-Za-z]\w{0,7}\b|(?<![\w/.:@-])/(?:[\w.-]+/)+[\w.-]*\w"
@@ -228,26 +231,40 @@ class _Reading:
             if whole is not None:
                 often = "once" if times == 1 else f"{times} times"
                 self.add(session, *whole, f"left out before, and asked for again ({often})")
-        for place in self.material.ranked[:MAX_HITS]:
-            if (event := self._at(place)) is not None and event.id != self.material.initiating.id:
-                self.cite(event, self._why(event))
+        # How the work stood comes first: a budget that is spent on older excerpts would lose the last exchange.
+        if closing:
+            self.cite(closing[0], "the agent's closing note")
+        if asks:
+            self.cite(asks[-1][0], "what was asked before the current request")
         for event, _ in hits:
             self.cite(event, self._why(event))
+        for place in self.material.ranked[:MAX_HITS]:
+            event = self._at(place)
+            if event is not None and event.id != self.material.initiating.id and self._is_small(event):
+                self.cite(event, self._why(event))
         for event, _ in decisions:
             self.cite(event, "a decision or correction")
         for event, _ in constraints:
             self.cite(event, f"what {_speaker(event)} said must, or must not, be")
-        if closing:
-            self.cite(closing[0], "the agent's closing note")
         for event, _ in failures:
             self.cite(event, "a tool failure that was not mended since")
         summary = next((e for e, b in reversed(self.recent) if isinstance(b, Checkpoint)), None)
         if summary is not None:
             self.cite(summary, "a compaction summary that the engine wrote")
-        if asks:
-            self.cite(asks[-1][0], "what was asked before the current request")
         for path, event in list(touched.items())[-3:]:
-            self.cite(event, f"the last write to {one_line(path)}")
+            if self._is_small(event):
+                self.cite(event, f"the last write to {one_line(path)}")
+
+    def _is_small(self, event: Event) -> bool:
+        """Whether an event and what belongs to it are short enough to be recommended for their rank."""
+        whole = self.pairs.around((event.session_id, event.seq, event.seq))
+        if whole is None:
+            return False
+        size = 0
+        for seq in range(whole[0], whole[1] + 1):
+            found = self._at((event.session_id, seq))
+            size += len(said(found)) if found is not None else 0
+        return size <= MAX_RANKED_CHARS
 
     def _why(self, event: Event) -> str:
         """Say which words of the purpose an event has."""
@@ -341,7 +358,7 @@ class _Reading:
         return sorted(out, key=lambda item: self.order[item[0].id])
 
     def _resources(self, touched: Mapping[str, Event]) -> list[Source]:
-        """Return the resources and files that people and tools mentioned, those in events on the purpose first."""
+        """Return the resources and files that people mentioned or the agent wrote, those on the purpose first."""
         found: dict[str, tuple[tuple[int, int], Source]] = {}
         for number, (event, body) in enumerate(self.all):
             rank = (self.rank.get((event.session_id, event.seq), len(self.rank)), -number)
@@ -369,9 +386,6 @@ class _Reading:
                 if path not in touched:
                     why = f"mentioned by {_speaker(event)} in {self.at(event)}"
                     yield Source(kind="memory", path=path, relevance=why)
-        elif isinstance(body, ToolResult) and (event.session_id, event.seq) in self.rank:
-            for url in _urls(flat(body.output)[:20_000]):
-                yield _resource(url, f"in what a tool answered in {self.at(event)}")
 
 
 class _Pairs:
