@@ -1,9 +1,9 @@
 """Goal 5: importing native files, full text included, and importing them again when nothing has changed.
 
 The baseline is what one would write by hand for exactly these files: split into lines, decode each into a typed record that
-has only what is needed, put the line into a table and its text into the same full-text table, one transaction a file,
-with the same durability. It keeps no chain, no originals and no account of what it read, pairs no call with a result and
-follows no tree.
+has only what is needed, put the line into a table and its text into the same full-text table, one transaction a file, with
+the same durability. Its full text finds the same things, so its texts are prepared in the same way. It keeps no chain, no
+originals and no account of what it read, pairs no call with a result and follows no tree.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ import msgspec
 from onward.bench import native
 from onward.bench.measure import Figure, absolute, compared, in_turns, seconds
 from onward.bench.setting import Setting, open_at
+from onward.core.ids import LOCAL_ACCOUNT
 from onward.errors import StoreError
 from onward.library import Onward
+from onward.store.sqlite_search import document
 
 _DDL: Final = """
 CREATE TABLE events (
@@ -107,7 +109,7 @@ def _bare(path: Path, projects: Path, definition: str) -> None:
             rows.append(
                 (number, row.session_id, seq, row.uuid, row.parent_uuid, row.timestamp, row.type, line)
             )
-            said.append((number, _text_of(row.message.content)))
+            said.append((number, document(_text_of(row.message.content), 1, LOCAL_ACCOUNT)))
         db.execute("BEGIN IMMEDIATE")
         db.executemany(_ADD, rows)
         db.executemany(_ADD_TEXT, said)

@@ -74,12 +74,12 @@ def entropy_digits(entropy: bytes) -> str:
 
 def derived_id(prefix: str, at_us: int, *parts: str | bytes | int) -> str:
     """Build the id that these parts always give. ``at_us`` only places it in time order."""
-    h = hashlib.sha256()
+    told = bytearray()
     for part in parts:
         raw = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")
-        h.update(len(raw).to_bytes(8, "big"))
-        h.update(raw)
-    return make_id(prefix, at_us, h.digest()[:10])
+        told += len(raw).to_bytes(8, "big")
+        told += raw
+    return make_id(prefix, at_us, hashlib.sha256(told).digest()[:10])
 
 
 def pack_id(value: str) -> bytes:

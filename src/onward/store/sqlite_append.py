@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Final
 
 from onward.core.codec import call_of
@@ -24,6 +25,8 @@ from onward.store.sqlite_events import Stamps, stored_events
 _VERSION: Final = "PRAGMA data_version"
 _HEADS: Final = 1000
 """Sessions whose ends are remembered from one transaction to the next."""
+_ROWS: Final = 64
+"""Events in one statement, at most."""
 _KEPT: Final = frozenset(("tool_call", "tool_result", "plan", "pins"))
 
 
@@ -91,15 +94,15 @@ class Appender:
         stored, session = self._new, head.session
         if self._careful and news:
             stored |= stored_events(self._db, self._stamps, [new.id for new in news])
-        pos, seq, chain = self._pos or 0, head.seq, head.chain
+        pos, seq, last = self._pos or 0, head.seq, head.chain
         events: list[Event] = []
         for new, id_ in zip(news, packed, strict=True):
             event = stored.get(new.id)
             if event is None:
                 seq += 1
                 pos += 1
-                event = stored[new.id] = seal(new, session_id, seq, chain)
-                chain = event.chain
+                event = stored[new.id] = seal(new, session_id, seq, last)
+                last = event.chain
                 self._hold(pos, session, event, id_)
                 if new.at > head.updated_at:
                     head.updated_at = new.at
@@ -110,7 +113,7 @@ class Appender:
             events.append(event)
         if seq != head.seq:
             self.held += seq - head.seq
-            head.seq, head.chain, self._pos = seq, chain, pos
+            head.seq, head.chain, self._pos = seq, last, pos
             self._moved[session] = head
         return events
 
@@ -119,7 +122,13 @@ class Appender:
         if not self.held:
             return
         for more, rows in self._rows.items():
-            self._db.executemany(sql.add_event(*more), rows)
+            start, left = 0, len(rows)
+            while left:
+                # Powers of two, so that few statements serve any number.
+                count = min(_ROWS, 1 << left.bit_length() - 1)
+                some = rows[start : start + count]
+                self._db.execute(sql.add_events(count, *more), list(chain.from_iterable(some)))
+                start, left = start + count, left - count
         heads = [
             (head.seq, bytearray(head.chain), head.updated_at, head.input_seq, head.session)
             for head in self._moved.values()

@@ -11,8 +11,11 @@ skips nothing. An index made by another version of ``core.words`` is built anew.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Final
+
+import msgspec
 
 from onward.core import words
 from onward.core.codec import searchable_text
@@ -22,12 +25,19 @@ from onward.store.contract import Match, Matches
 STEP: Final = 1000
 """Events read into the index in one transaction."""
 
+_TOGETHER: Final = 4_000_000
+"""Characters in one statement, give or take one document."""
+
 _MARK: Final = "\ue000"
 
 _READ_MARK: Final = "SELECT pos, words FROM search_mark"
 _SET_MARK: Final = "UPDATE search_mark SET pos = ?, words = ?"
 _LAST: Final = "SELECT coalesce(max(pos), 0) FROM events"
-_ADD: Final = "INSERT INTO search (rowid, said) VALUES (?, ?)"
+# A number, and a JSON array of the documents of the events from that number on; those without words are null. One statement
+# for all of them: the interpreter is free for other threads all the while, and not taken back for each.
+_ADD: Final = (
+    "INSERT INTO search (rowid, said) SELECT ? + key, value FROM json_each(?) WHERE value IS NOT NULL"
+)
 _FORGET: Final = "INSERT INTO search (search, rowid, said) VALUES ('delete', ?, ?)"
 _FORGET_ALL: Final = "INSERT INTO search (search) VALUES ('delete-all')"
 _CHECK: Final = "INSERT INTO search (search) VALUES ('integrity-check')"
@@ -74,7 +84,8 @@ def read_on(connection: sqlite3.Connection, limit: int = STEP) -> tuple[int, int
     unread = connection.execute(_UNREAD, (pos, limit)).fetchall()
     if not unread:
         return 0, pos
-    connection.executemany(_ADD, _documents(unread))
+    for first, documents in _documents(unread):
+        connection.execute(_ADD, (first, msgspec.json.encode(documents).decode()))
     pos = unread[-1][0]
     connection.execute(_SET_MARK, (pos, words.VERSION))
     return len(unread), pos
@@ -155,22 +166,36 @@ def _quoted(word: str) -> str:
     return f'"{word}"{"*" if words.is_prefix(word) else ""}'
 
 
-def _documents(unread: Iterable[tuple[int, int, str, str, bytes, bytes | None]]) -> Iterable[tuple[int, str]]:
+def _documents(
+    unread: Iterable[tuple[int, int, str, str, bytes, bytes | None]],
+) -> Iterator[tuple[int, list[str | None]]]:
+    """Yield the documents of events that follow each other, with the number of the first; None for one without words."""
+    first, size, documents = 0, 0, list[str | None]()
     for pos, session, account, kind, body, salt in unread:
-        if salt is not None:
-            document = _document(session, account, kind, body)
-            if document is not None:
-                yield pos, document
+        if documents and (size > _TOGETHER or pos != first + len(documents)):
+            yield first, documents
+            size, documents = 0, []
+        first = first if documents else pos
+        document = None if salt is None else _document(session, account, kind, body)
+        size += len(document or "")
+        documents.append(document)
+    yield first, documents
 
 
 def _document(session: int, account: str, kind: str, body: bytes) -> str | None:
     text = searchable_text(kind, body)
-    return f"{words.index_text(text)} {_session_mark(session)} {_account_mark(account)}" if text else None
+    return document(text, session, account) if text else None
+
+
+def document(text: str, session: int, account: str) -> str:
+    """Return what is indexed for a text: its words as ``core.words`` prepares them, and whose they are."""
+    return f"{words.index_text(text)} {_session_mark(session)} {_account_mark(account)}"
 
 
 def _session_mark(session: int) -> str:
     return f"{_MARK}s{session}"
 
 
+@lru_cache(maxsize=64)
 def _account_mark(account: str) -> str:
     return f"{_MARK}a{account.encode('utf-8', 'surrogatepass').hex()}"

@@ -34,6 +34,12 @@ T = TypeVar("T")
 GROUP: Final = 64
 """Batches in one transaction, at most: what bounds the wait of the last one."""
 
+_GATHER_SECONDS: Final = 0.0002
+"""How long a leader waits for those who wrote together with the one before it: about what one flush takes, at most.
+
+They were woken a moment ago. Without it groups alternate between one and all, and every other flush is for one event.
+"""
+
 
 class _Ticket:
     """A place in the queue: a batch to write, or a job that wants the connection for itself."""
@@ -70,6 +76,11 @@ class Writer:
         self._stamps = stamps
         self._batches = BatchWriter(connection, stamps)
         self._mutex = threading.Lock()
+        self._crowd = threading.Condition(self._mutex)
+        self._expected = 0
+        """Others that the next leader may count on: as many as there were the last time."""
+        self._gathering = 0
+        """How many in the queue the leader waits for; 0 when it does not wait."""
         self._queue: deque[_Ticket] = deque()
         self._leading = False
         self._closed = False
@@ -77,7 +88,7 @@ class Writer:
         self._indexed = 0
 
     def commit(self, batch: Batch, packed: Sequence[bytes]) -> Committed:
-        """Write a batch whole or not at all; see ``contract.Store.commit``. ``packed`` is what ``rules.check_shape`` said."""
+        """Write a batch whole or not at all; see ``contract.Store.commit``. ``packed``: what ``rules.check_shape`` said."""
         committed: Committed = self._submit(_Ticket(batch, None, BUSY_SECONDS, packed))
         return committed
 
@@ -103,6 +114,8 @@ class Writer:
                 ticket.turn = threading.Lock()
                 ticket.turn.acquire()
                 self._queue.append(ticket)
+                if len(self._queue) == self._gathering:
+                    self._crowd.notify()
             else:
                 self._leading = ticket.leads = True
         if ticket.turn is not None:
@@ -130,8 +143,13 @@ class Writer:
         try:
             if ticket.batch is not None:
                 with self._mutex:
+                    if len(self._queue) < self._expected:
+                        self._gathering = self._expected
+                        self._crowd.wait_for(lambda: len(self._queue) >= self._expected, _GATHER_SECONDS)
+                        self._gathering = 0
                     while self._queue and self._queue[0].batch is not None and len(group) < GROUP:
                         group.append(self._queue.popleft())
+                self._expected = len(group) - 1
             self._serve(group)
         finally:
             with self._mutex:
@@ -228,10 +246,15 @@ class Writer:
     def _follow_up(self) -> None:
         """Read the log into the index when it is due, and take erased bytes out of the write-ahead log.
 
+        While others come to write it is due later: reading much at once costs half as much an event. Whoever finds nobody
+        behind it reads on, so a writer at rest has an index within its bound.
+
         The log is what was promised, and by now it is safe: what goes wrong here is nobody's refusal. An index that cannot
         be written shows in ``index_lag`` and ``check``, and the next commit tries again.
         """
-        if self._behind() >= rules.INDEX_LAG:
+        if self._behind() >= rules.INDEX_LAG and (
+            self._behind() >= sqlite_search.STEP or not self._is_crowded()
+        ):
             with contextlib.suppress(sqlite3.Error):
                 self._indexed = sqlite_search.mark(self._db)  # another process may have been there already
             if self._behind() >= rules.INDEX_LAG:
@@ -240,6 +263,15 @@ class Writer:
             with contextlib.suppress(sqlite3.Error):
                 (busy, _, _) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
                 self._batches.erased = bool(busy)
+
+    def _is_crowded(self) -> bool:
+        """Whether somebody else wants to write, or comes to within the time that those who were just served need."""
+        with self._mutex:
+            if self._expected and not self._queue:
+                self._gathering = 1
+                self._crowd.wait_for(lambda: len(self._queue) > 0, _GATHER_SECONDS)
+                self._gathering = 0
+            return len(self._queue) > 0
 
     def _behind(self) -> int:
         return self._batches.log.last_pos - self._indexed
