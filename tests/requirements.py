@@ -85,7 +85,7 @@ REQUIREMENTS: Final = (
         id="C1",
         says=(
             "Continuing leaves every byte of the predecessor and adds only the call, its result and the "
-            "fact of the continuation."
+            "fact of the continuation; when a person says something with it, that message instead of the call."
         ),
         source=CONTINUATION,
     ),

@@ -97,6 +97,46 @@ def test_without_an_engine_a_continuation_waits_and_says_so(onward: Program) -> 
     assert (waiting.document["session"], waiting.document["opening"]) == (successor, "seeded")
 
 
+@pytest.mark.requirement("C4")
+def test_what_is_said_with_a_continuation_is_what_the_successor_answers(onward: Program) -> None:
+    session = onward.new()
+    asked = ("--reason", "other", "--title", "Next", "--purpose", "p", "--key", "k")
+    made = onward("continue", session, "[[say the new thing]]", *asked, "--json")
+    assert made.status == 0, made.told
+    assert made.document["reply"] == "the new thing"
+    assert onward("continue", session, "[[say another]]", *asked, "--json").document == made.document
+    said = [
+        event["body"]["text"]
+        for event in onward("read", session, "--json").document["events"]
+        if event["kind"] == "message" and event["actor"] == "user"
+    ]
+    assert said[1:] == ["[[say the new thing]]"]
+    manifest = onward("manifest", made.document["successor"], "--json").document
+    assert manifest["handoff"]["current_request"] == "[[say the new thing]]"
+    assert manifest["adjusted"] == []
+
+
+def test_what_is_said_with_a_continuation_may_come_from_a_pipe_but_only_once(onward: Program) -> None:
+    session = onward.new()
+    asked = ("--reason", "other", "--title", "Next")
+    made = onward("continue", session, "-", *asked, "--purpose", "p", stdin=b"[[say piped]]")
+    assert made.text == "piped\n"
+    assert "newest message" not in made.told
+    twice = onward("continue", session, "-", *asked, "--handoff", "-", stdin=b"{}")
+    assert twice.status == 2
+    refused = onward("continue", session, " ", *asked, "--purpose", "p")
+    assert refused.code == "invalid_input"
+
+
+def test_without_words_a_person_is_told_that_an_answered_ask_is_answered_again(onward: Program) -> None:
+    session = onward.new()
+    asked = ("--reason", "other", "--title", "Next", "--purpose", "p")
+    for more in ((), ("--no-run",)):
+        told = onward("continue", session, *asked, *more).told
+        assert "had answered already" in told
+        assert "With TEXT" in told
+
+
 def test_a_message_to_a_continued_session_is_refused_with_the_way_on(onward: Program) -> None:
     session = onward.new()
     made = onward(

@@ -40,12 +40,12 @@ def tell(**facts: Any) -> None:
     print(json.dumps(facts), flush=True)
 
 
-def continue_often(log: Onward, session: str, threads: str, key: str, times: str) -> None:
-    """Continue a session ``times`` times on some threads, each with the key formatted with its number."""
+def continue_often(log: Onward, session: str, threads: str, key: str, times: str, text: str = "") -> None:
+    """Continue a session ``times`` times on some threads, each with the key formatted with its number, saying ``text``."""
 
     def once(number: int) -> dict[str, Any]:
         try:
-            made = log.continue_session(session, COMMAND, key=key.format(number=number))
+            made = log.continue_session(session, COMMAND, text or None, key=key.format(number=number))
         except OnwardError as error:
             return {"refused": error.code}
         return {"successor": made.successor, "run": made.run, "manifest": made.manifest}
@@ -68,7 +68,7 @@ def append_and_continue(log: Onward, session: str) -> None:
             ).events
             tell(said=stored[0].id, session=current, seq=stored[0].seq)
         try:
-            made = log.continue_session(current, COMMAND, key=f"step {number}")
+            made = log.continue_session(current, COMMAND, f"Step {number}", key=f"step {number}")
         except OnwardError as error:
             if error.code != "rate_limited":
                 raise

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.concurrency.conversing import COMMAND
 from tests.concurrency.processes import together
-from tests.service.conversations import halves
+from tests.service.conversations import halves, texts
 
 import onward
 
@@ -43,6 +43,12 @@ def test_a_process_killed_anywhere_leaves_whole_continuations_or_none(tmp_path: 
                     assert (event.session_id, event.seq) == (fact["session"], fact["seq"])
                 if "made" in fact:
                     continued += 1
+                    step = fact["key"].replace("step", "Step")
+                    assert (
+                        texts(list(store.scan(fact["of"])))[-1]
+                        == texts(list(store.scan(fact["made"])))[0]
+                        == step
+                    )
                     again = log.continue_session(fact["of"], COMMAND, key=fact["key"])
                     assert (again.successor, again.repeated) == (fact["made"], True)
             assert halves(log, session) == []

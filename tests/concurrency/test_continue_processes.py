@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.concurrency.conversing import COMMAND
 from tests.concurrency.processes import together
-from tests.service.conversations import halves
+from tests.service.conversations import halves, texts
 
 import onward
 from onward.core.continuation import MAX_SUCCESSORS
@@ -43,6 +43,22 @@ def test_a_hundred_calls_with_one_key_from_eight_processes_make_one_successor(tm
         assert answers[0]["successor"] == link.to_session
         assert len(log.sessions()[0]) == 2
         assert log.continue_session(session, COMMAND, key="the key").run == answers[0]["run"]
+        sound(log)
+
+
+@pytest.mark.requirement("C1", "C3", "C4")
+def test_what_eight_processes_say_with_one_key_is_said_once(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'onward.db'}"
+    session = begun(url)
+    tasks = [("continue_often", url, session, "4", "the key", "6", f"Said by {n}.") for n in range(PROCESSES)]
+    with together(*tasks) as processes:
+        answers = [fact for process in processes for fact in process.rest()]
+    assert len({tuple(sorted(fact.items())) for fact in answers}) == 1
+    with onward.open(url) as log:
+        said = [text for text in texts(list(log.read(session).events)) if text.startswith("Said by")]
+        assert len(said) == 1
+        assert texts(list(log.read(answers[0]["successor"]).events)) == said
+        assert log.compare(log.manifest(answers[0]["manifest"])).same
         sound(log)
 
 

@@ -5,8 +5,10 @@
 loop and limits, initiating message, sources, unresolved work, budget. The key that was used before is asked for earlier,
 in the service, because its answer is not a decision.
 
-The predecessor gains the tool result, if a tool asked, and the ``session.continued`` event, and nothing else (C1). The
-successor begins with what it was opened from, its state, its projection and the initiating message, byte for byte (C4).
+The predecessor gains the tool result, if a tool asked, and the ``session.continued`` event, and nothing else (C1), unless
+a person says something with it: then their message comes first (``snapshot.spoken``), in the same transaction. The decision
+needs its number and digest in advance, so it is sealed behind the head that the write states (``spoken``). The successor
+begins with what it was opened from, its state, its projection and the initiating message, byte for byte (C4).
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from onward.core.bodies import (
 from onward.core.budget import Counter
 from onward.core.codec import body_of, encode
 from onward.core.continuing_command import Command
-from onward.core.events import ONWARD, Event, NewEvent
+from onward.core.events import ONWARD, Event, NewEvent, seal
 from onward.core.ids import Ids
 from onward.core.manifest import (
     CarriedPlan,
@@ -79,6 +81,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     parent: Link | None = None
     """The delegation that this session is expected to report back to."""
     initiating: Event | None = None
+    spoken: NewEvent | None = None
+    """What a person says with the continuation: it is not stored yet, and ``initiating`` is how it will be."""
     offers: tuple[Offer, ...] = ()
     """The command's sources, in order, with both ids and numbers filled in."""
     plan: Event | None = None
@@ -107,6 +111,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     budget: int
     options: bytes = b"{}"
+    text: str | None = None
+    """What a person says with it."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +130,25 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """Links of children that report to the successor from now on."""
     blobs: tuple[tuple[str, bytes], ...] = ()
     """What was read of resources and memories, by digest: the versions that the manifest pins."""
+
+
+def with_spoken(snapshot: Snapshot, spoken: NewEvent) -> Snapshot:
+    """Return a snapshot as it would be if a message had been said right before it was taken.
+
+    The session in it stays as it is stored, because that is the head which the write depends on.
+    """
+    before = snapshot.session
+    event = seal(spoken, before.id, before.head_seq + 1, before.head_chain)
+    return msgspec.structs.replace(
+        snapshot,
+        initiating=event,
+        spoken=spoken,
+        scope=tuple(
+            msgspec.structs.replace(s, to_seq=event.seq) if s.session == before.id else s
+            for s in snapshot.scope
+        ),
+        recent=(*snapshot.recent, event),
+    )
 
 
 def decide_continuation(
@@ -221,7 +246,10 @@ def decide_continuation(
         ),
         projection=projection,
         run=run,
-        predecessor_events=_farewell(request, command, successor_id, link_id, new),
+        predecessor_events=(
+            *((snapshot.spoken,) if snapshot.spoken is not None else ()),
+            *_farewell(request, command, successor_id, link_id, new),
+        ),
         successor_events=tuple(successor_events),
         moved_runs=state.runs,
         moved_children=tuple(c.link.id for c in snapshot.children if c.session.id in state.children),

@@ -49,6 +49,8 @@ class Parked(msgspec.Struct, frozen=True, kw_only=True):
     budget: int
     options: bytes = b"{}"
     """Of the successor's first run, as JSON."""
+    text: str | None = None
+    """What a person said with it."""
     note: str | None = None
     successor: str | None = None
     """The session that came of it."""
@@ -78,6 +80,7 @@ def accept(
         platform,
         asked.session,
         command or asked.command,
+        text=asked.text,
         key=asked.key,
         actor=asked.actor if command is None else "user",
         engine=engine or asked.engine,
@@ -154,6 +157,7 @@ def _parked(platform: Platform, event: Event, body: Approval) -> Parked:
         engine=asked.engine,
         budget=asked.budget,
         options=encode(asked.options),
+        text=asked.text,
         note=answer.note if answer is not None else None,
         successor=made.to_session if made is not None else None,
     )

@@ -5,6 +5,9 @@ shape, then everything ``decide_continuation`` checks on a snapshot. The one sto
 invariant C2: it states that the snapshot still holds (head, successors, runs) and writes successor, link, manifest,
 projection, transferred state, initiating message and first run together. If the process dies before it, nothing happened;
 after it, everything did. A guard that fails means that somebody wrote in between: the decision is made again.
+
+What a person says with the command (``text``) is part of that transaction: the log has it if and only if the continuation
+was made, so a command that is repeated or refused says nothing twice and nothing in vain.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from onward.core.bodies import Message
+from onward.core.bodies import RunChange as RunChanged
 from onward.core.budget import Counter
 from onward.core.codec import body_of
 from onward.core.continuation import (
@@ -24,15 +28,17 @@ from onward.core.continuation import (
     Request,
     Snapshot,
     decide_continuation,
+    with_spoken,
 )
 from onward.core.continuing_command import MAX_KEY, Command, parse_command
-from onward.core.events import Event, NewEvent
+from onward.core.events import PERSON, Event, NewEvent
 from onward.core.manifest import Manifest, decode_manifest
+from onward.core.mentions import MARK
 from onward.core.projection import DEFAULT_BUDGET, Offer
 from onward.core.records import Link, Run, Session
 from onward.core.references import Source
 from onward.errors import Conflict, InvalidInput, LimitExceeded, ManifestNotFound
-from onward.service import delegating, parking, recommending, resolving, sessions
+from onward.service import delegating, parking, recommending, resolving, running, sessions
 from onward.service.platform import Platform
 from onward.store.contract import (
     Append,
@@ -53,6 +59,8 @@ MAX_CITED: Final = 1000
 ATTEMPTS: Final = 20
 """How often a decision is made anew when others write at the same time."""
 SMALLEST_BUDGET: Final = 64
+REQUEST_SHOWN: Final = 600
+"""Characters of the current request in a handoff; the message itself goes along whole."""
 
 
 class Continuation(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +81,7 @@ def continue_session(
     session_id: str,
     command: Command | dict[str, Any],
     *,
+    text: str | None = None,
     key: str | None = None,
     actor: str = "user",
     run_id: str | None = None,
@@ -91,6 +100,11 @@ def continue_session(
     ``fence`` and ``call`` the asking agent's turn ends in the same transaction. Raises a ``ContinuationRefused`` that
     names the first check that failed; then nothing was written.
 
+    ``text`` is what a person says now: it becomes the newest message of the predecessor in the same transaction, the
+    current request of the handoff and the message that the successor answers. Without it, that is the newest one which a
+    person or a trigger wrote, answered or not (see ``answered_by``). Raises InvalidInput for a text that is empty, refers to
+    other sessions, or comes with an actor that is not a person.
+
     Where the platform's policy says so, a continuation that passed every check waits for a person: ContinuationParked.
     ``approved`` is the request that a person accepted, see ``approving.accept``.
     """
@@ -104,6 +118,9 @@ def continue_session(
     if waits and key is not None:
         parking.refuse_if_parked(platform, predecessor, key)
     parsed = _checked(command)
+    spoken = None
+    if text is not None:
+        parsed, spoken = _said_with(platform, parsed, text, actor)
     size = DEFAULT_BUDGET if budget is None else budget
     if size < SMALLEST_BUDGET:
         raise LimitExceeded(what="the budget", limit=f"{SMALLEST_BUDGET} tokens or more", found=size)
@@ -116,10 +133,11 @@ def continue_session(
         engine=engine,
         budget=size,
         options=options,
+        text=text,
     )
     for _ in range(ATTEMPTS):
         still = _delegated_still(platform, session_id)
-        snapshot = load_snapshot(platform, session_id, parsed, engine=engine)
+        snapshot = load_snapshot(platform, session_id, parsed, engine=engine, spoken=spoken)
         # After the snapshot, whose head the write depends on: an answer that came in between is seen here or refused there.
         grants = parking.granted(platform, approved, approved_note) if approved else ()
         decision = decide_continuation(
@@ -132,8 +150,11 @@ def continue_session(
                 r.id for r in platform.store.unfinished(session_id) if _superseded(r, snapshot.initiating)
             )
             signed = _signatures(platform, decision)
+            # What is said comes first: its number was settled in the decision.
+            said = 0 if spoken is None else 1
+            events = decision.predecessor_events
             decision = msgspec.structs.replace(
-                decision, predecessor_events=(*grants, *decision.predecessor_events)
+                decision, predecessor_events=(*events[:said], *grants, *events[said:])
             )
             batch = _batch(request, snapshot, decision, fence, still(snapshot), superseded, signed)
             platform.store.commit(batch)
@@ -158,23 +179,60 @@ def _checked(command: Command | dict[str, Any]) -> Command:
     return msgspec.structs.replace(parsed, adjusted=(*command.adjusted, *parsed.adjusted))
 
 
+def _said_with(platform: Platform, command: Command, text: str, actor: str) -> tuple[Command, NewEvent]:
+    """Return a command whose current request is what a person says with it, and that message, ready to be stored."""
+    if actor != "user":
+        raise InvalidInput(
+            what="text",
+            why=f"it is what a person says; {actor} continues with the newest message that is there",
+        )
+    running.refuse_unsayable(text)
+    if MARK in text:
+        raise InvalidInput(
+            what="text",
+            why="it mentions another session, and a snapshot of that is not part of a continuation; "
+            "continue without it and say this in the successor (`onward run`), where it is quoted",
+        )
+    shown = shortened(text, REQUEST_SHOWN)
+    adjusted = command.adjusted
+    if command.handoff.current_request not in ("", shown):
+        adjusted = (*adjusted, "handoff.current_request: replaced by what is said with the command")
+    handoff = msgspec.structs.replace(command.handoff, current_request=shown)
+    message = platform.event("message", Message(role="user", text=text), "user", source=PERSON)
+    return msgspec.structs.replace(command, handoff=handoff, adjusted=adjusted), message
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return the beginning of a text on one line, saying how much more there is."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[:limit]}… ({len(line) - limit:,} more characters)"
+
+
 def load_snapshot(
-    platform: Platform, session_id: str, command: Command, *, engine: str | None = None
+    platform: Platform,
+    session_id: str,
+    command: Command,
+    *,
+    engine: str | None = None,
+    spoken: NewEvent | None = None,
 ) -> Snapshot:
-    """Read everything that a decision is made on. What it costs does not grow with the length of the session."""
+    """Read everything that a decision is made on. What it costs does not grow with the length of the session.
+
+    With ``spoken`` it is as if that had just been said.
+    """
     session = platform.session(session_id)
     store = platform.store
     links = store.links(session_id)
     history = sessions.scope(platform, session)
     found = sessions.state(platform, session)
-    initiating = initiating_event(platform, session)
+    initiating = initiating_event(platform, session) if spoken is None else None
     runs = store.unfinished(session_id)
     children = [
         Child(link=link, session=platform.session(link.to_session))
-        for link in _delegated(platform, session_id)
+        for link in delegating.delegated(platform, session_id)
         if platform.may_read(link.to_session) and delegating.pending(store, link)
     ]
-    return Snapshot(
+    snapshot = Snapshot(
         session=session,
         successors=sum(1 for ln in links if ln.type == "continuation" and ln.from_session == session_id),
         recent_continuations=_recent_continuations(platform, session_id),
@@ -196,24 +254,7 @@ def load_snapshot(
         ),
         identity=_identity(platform, session, engine),
     )
-
-
-def _delegated(platform: Platform, session_id: str) -> list[Link]:
-    """Return the children that report to a session: its own, and those that came with it from a predecessor."""
-    out: list[Link] = []
-    current: str | None = session_id
-    seen: set[str] = set()
-    while current is not None and current not in seen:
-        seen.add(current)
-        above: str | None = None
-        for link in platform.store.links(current):
-            if link.type == "child" and link.from_session == current:
-                if (link.report_to or link.from_session) == session_id:
-                    out.append(link)
-            elif link.type == "continuation" and link.to_session == current:
-                above = link.from_session
-        current = above
-    return out
+    return snapshot if spoken is None else with_spoken(snapshot, spoken)
 
 
 def _superseded(run: Run, initiating: Event | None) -> bool:
@@ -231,7 +272,7 @@ def _delegated_still(platform: Platform, session_id: str) -> Callable[[Snapshot]
 
     It is counted before the snapshot is read. What changes in between then fails the guard, and the decision is made again.
     """
-    reporting = _delegated(platform, session_id)
+    reporting = delegating.delegated(platform, session_id)
     own = sum(
         1 for ln in platform.store.links(session_id) if ln.type == "child" and ln.from_session == session_id
     )
@@ -261,6 +302,39 @@ def initiating_event(platform: Platform, session: Session) -> Event | None:
                 if event.actor in ("user", "trigger") and isinstance(body, Message) and not body.aside:
                     return event
             upto = page[-1].seq - 1 if len(page) == 50 else 0
+    return None
+
+
+def answered_by(platform: Platform, session: Session, asked: Event) -> Event | None:
+    """Return the agent's message that answers an ask for good, or None.
+
+    It is the last thing that anyone said or did since: no tool was used after it, and no run since then failed, was cut off
+    or still works.
+    """
+    for stretch in reversed(sessions.scope(platform, session)):
+        own = stretch.session == asked.session_id
+        kinds = ("message", "tool_call", "tool_result", "run")
+        upto = stretch.to_seq
+        while upto > (asked.seq if own else 0):
+            page = platform.store.events(
+                stretch.session,
+                after=asked.seq if own else 0,
+                upto=upto,
+                limit=50,
+                kinds=kinds,
+                newest_first=True,
+            )
+            for event in page:
+                body = body_of(event)
+                if isinstance(body, RunChanged) and body.state == "completed":
+                    continue
+                if isinstance(body, Message) and body.aside:
+                    continue
+                spoke = isinstance(body, Message) and body.role == "assistant" and not body.interrupted
+                return event if spoke else None
+            upto = page[-1].seq - 1 if len(page) == 50 else 0
+        if own:
+            return None
     return None
 
 

@@ -33,8 +33,6 @@ from onward.errors import NothingToContinue
 from onward.service import continuing, recommending, sessions, superseded
 from onward.service.platform import Platform
 
-REQUEST_SHOWN: Final = 600
-"""Characters of the current request in a draft; the message itself goes along whole."""
 HEADINGS: Final = ("established_facts", "decisions")
 """The headings whose entries are claims."""
 
@@ -104,14 +102,13 @@ def draft_handoff(
     session, initiating = _begun(platform, session_id)
     plan = sessions.plan_of(sessions.state(platform, session))
     found = recommend(recommending.gather(platform, session, purpose, initiating, plan))
-    current = body_of(initiating)
     name = " ".join((title or purpose).split())
     command = Command(
         reason=reason,
         title=name if len(name) <= MAX_TITLE else name[: MAX_TITLE - 1] + "…",
         handoff=Handoff(
             purpose=purpose,
-            current_request=_short(current.text if isinstance(current, Message) else "", REQUEST_SHOWN),
+            current_request=_current(platform, session, initiating),
             established_facts=found.facts,
             decisions=found.decisions,
             next_actions=found.next_actions,
@@ -126,6 +123,14 @@ def draft_handoff(
     judged = _judged(platform, session, command)
     command = msgspec.structs.replace(command, handoff=_marked(command.handoff, judged, session_id))
     return _weighed(platform, session, initiating, command, budget, judged, gone)
+
+
+def _current(platform: Platform, session: Session, asked: Event) -> str:
+    """Return what was asked last, saying so when it has been answered: then nothing is waiting to be done about it."""
+    body = body_of(asked)
+    words = continuing.shortened(body.text if isinstance(body, Message) else "", continuing.REQUEST_SHOWN)
+    answer = continuing.answered_by(platform, session, asked)
+    return words if answer is None else f"(answered already, in [{answer.seq}]) {words}"
 
 
 def review(platform: Platform, session_id: str, command: Command, *, budget: int = DEFAULT_BUDGET) -> Draft:
@@ -320,20 +325,13 @@ def _doubts(judged: Sequence[Claim]) -> list[str]:
     for claim in judged:
         name = claim.heading.removesuffix("s").replace("_", " ").capitalize()
         if not claim.cites:
-            out.append(f"{name} cites nothing: {_short(claim.text, claims.SHOWN)}")
+            out.append(f"{name} cites nothing: {continuing.shortened(claim.text, claims.SHOWN)}")
         if claim.superseded_by is not None:
-            out.append(
-                f"{name} is superseded by {claim.superseded_by}: {_short(claims.plain(claim.text), claims.SHOWN)}"
-            )
+            shown = continuing.shortened(claims.plain(claim.text), claims.SHOWN)
+            out.append(f"{name} is superseded by {claim.superseded_by}: {shown}")
     doubtful = sum(1 for claim in judged if claim.cites and not claim.verified)
     if doubtful:
         out.append(
             f"{doubtful} of {len(judged)} facts and decisions are unverified: they rest on the agent's own words."
         )
     return out
-
-
-def _short(text: str, limit: int) -> str:
-    """Return the beginning of a text on one line, saying how much more there is."""
-    line = " ".join(text.split())
-    return line if len(line) <= limit else f"{line[:limit]}… ({len(line) - limit:,} more characters)"

@@ -42,6 +42,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     budget: int
     engine: str | None = None
     options: dict[str, Any] = {}
+    text: str | None = None
+    """What a person said with it. It enters the log when the continuation is carried out."""
 
 
 def waits(policy: str, actor: str) -> bool:
@@ -84,6 +86,8 @@ def park(platform: Platform, request: Request, snapshot: Snapshot, fence: int | 
         "budget": request.budget,
         "options": loads(request.options),
     }
+    if request.text is not None:
+        asked["text"] = request.text
     body = Approval(state="requested", subject=request.command.title, call=request.call, request=asked)
     name = request_id(session, request.key)
     events = [platform.event("approval", encode(body), request.actor, run_id=request.run_id, id=name)]

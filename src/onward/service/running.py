@@ -85,10 +85,7 @@ def submit(
     session = platform.session(session_id)
     if actor not in INPUT_ACTORS:
         raise InvalidInput(what=f"actor {actor!r}", why=f"a message comes from {' or '.join(INPUT_ACTORS)}")
-    if not text.strip():
-        raise InvalidInput(what="the message", why="it is empty")
-    if (size := len(text.encode("utf-8", "surrogatepass"))) > MAX_MESSAGE:
-        raise LimitExceeded(what="a message", limit=f"{MAX_MESSAGE:,} bytes", found=f"{size:,} bytes")
+    refuse_unsayable(text)
     refuse_if_closed(platform, session)
     context = None
     if references or (actor == "user" and MARK in text):
@@ -114,6 +111,14 @@ def submit(
         refuse_if_closed(platform, platform.session(session_id))
         raise
     return run
+
+
+def refuse_unsayable(text: str) -> None:
+    """Raise if a text is no message: InvalidInput for an empty one, LimitExceeded above ``MAX_MESSAGE`` bytes."""
+    if not text.strip():
+        raise InvalidInput(what="the message", why="it is empty")
+    if (size := len(text.encode("utf-8", "surrogatepass"))) > MAX_MESSAGE:
+        raise LimitExceeded(what="a message", limit=f"{MAX_MESSAGE:,} bytes", found=f"{size:,} bytes")
 
 
 def refuse_if_closed(platform: Platform, session: Session) -> None:

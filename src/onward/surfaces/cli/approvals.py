@@ -35,6 +35,8 @@ def approvals(call: Call) -> int:
             screen.flow(parked.note or f"went on in {parked.successor}", "  ")
         else:
             screen.flow(f"purpose: {parked.command.handoff.purpose}", "  ")
+            if parked.text is not None:
+                screen.flow(f"says: “{screen.one_line(parked.text, 400)}”", "  ")
             screen.flow(f"to accept it: {again(call, f'approve {parked.id}')}", "  ")
     if not found and not call.quiet:
         screen.note("Nothing waits here.")
@@ -57,7 +59,7 @@ def approve(call: Call) -> int:
             None if given is None else changed(asked, given),
             engine=engine.name if engine else call["engine"],
         )
-        continuing.finish(call, platform, made, engine)
+        continuing.finish(call, platform, made, engine, spoken=asked.text is not None)
     return 0
 
 
@@ -109,6 +111,7 @@ def shape(parked: Parked) -> dict[str, Any]:
         },
         "engine": parked.engine,
         "budget": parked.budget,
+        "text": parked.text,
         "note": parked.note,
         "successor": parked.successor,
     }

@@ -173,10 +173,17 @@ _ALL: Final = (
         "The predecessor keeps every byte. The successor starts from a projection of the sources that the handoff names, "
         "within the budget, and a manifest records what is in it and what is not. With --purpose the handoff is drafted "
         "as by `onward draft` and sent. When an engine is known, the successor answers at once.\n\n"
+        "TEXT is what you say now: it becomes the predecessor's newest message, in the same transaction, and the successor "
+        "answers it. Without TEXT, the successor answers the newest message that is there, even one that was answered.\n\n"
         "A source is 12, 12-18, ses_…:12-18, evt_…, memory:PATH or a URL, then, if you like, =why it matters.\n\n"
         "JSON: {successor, predecessor, origin, link, manifest, run, reply}; reply is null when nothing was run.",
-        usage="SES --reason REASON --title TITLE (--handoff FILE | --purpose TEXT)",
-        arguments=(SES,),
+        usage="SES [TEXT] --reason REASON --title TITLE (--handoff FILE | --purpose TEXT)",
+        arguments=(
+            SES,
+            Argument(
+                "TEXT", "What the successor should do, in your words; - reads standard input.", required=False
+            ),
+        ),
         options=(
             Option("--reason", "Why; may stand in the handoff file instead.", "REASON", choices=REASONS),
             Option("--title", "The successor's title; may stand in the handoff file instead.", "TITLE"),
@@ -198,7 +205,7 @@ _ALL: Final = (
             Option("--no-run", "Leave the successor's first run waiting."),
         ),
         examples=(
-            "onward continue @last --reason topic_change --title 'Release notes' --purpose 'Write the release notes'",
+            "onward continue @last 'Write the release notes' --reason topic_change --title Release --purpose Releasing",
             "onward continue @last --handoff handoff.json --source 12-18='the failing test' --no-run",
         ),
     ),
@@ -322,7 +329,7 @@ _ALL: Final = (
         "List the continuations that wait for a person.",
         "Without SES, those of the 200 sessions with the newest activity. The command of a request, as JSON, can be edited "
         "and given to `onward approve --handoff`.\n\n"
-        "JSON: {approvals: [{id, session, state, at, actor, command, engine, budget, note, successor}]}; state is "
+        "JSON: {approvals: [{id, session, state, at, actor, command, engine, budget, text, note, successor}]}; state is "
         "requested, granted or denied.",
         arguments=(Argument("SES", SES.help, required=False),),
         options=(Option("--all", "Those that were answered too."),),
@@ -350,7 +357,8 @@ _ALL: Final = (
         "decline",
         "approvals:decline",
         "Decline a continuation that waits.",
-        "The session goes on where it is. JSON: {id, session, state, at, actor, command, engine, budget, note, successor}.",
+        "The session goes on where it is.\n\n"
+        "JSON: {id, session, state, at, actor, command, engine, budget, text, note, successor}.",
         arguments=(Argument("ID", "The request, evt_…."),),
         options=(Option("--note", "Why; it is kept in the log.", "TEXT"),),
     ),

@@ -16,7 +16,7 @@ from onward.core.records import Session
 from onward.engines import engine_by_name
 from onward.engines.contract import Engine
 from onward.errors import Conflict, InvalidInput, LimitExceeded, OnwardError
-from onward.service import continuing, drafting, opening
+from onward.service import continuing, drafting, opening, sessions
 from onward.service.continuing import Continuation
 from onward.service.platform import Platform
 from onward.surfaces.cli import addresses, choosing, screen
@@ -50,6 +50,13 @@ def continue_(call: Call) -> int:
     """Continue a session and, where an engine is known, let the successor answer."""
     if (call["handoff"] is None) == (call["purpose"] is None):
         raise UsageError("give either --handoff FILE or --purpose TEXT")
+    text = call["text"]
+    if text == "-":
+        if call["handoff"] == "-":
+            raise UsageError("only one of TEXT and --handoff can read standard input")
+        from onward.surfaces.cli.running import stdin
+
+        text = stdin()
     given = None if call["handoff"] is None else read_handoff(call["handoff"])
     with opened(call, counter=call["tokens"]) as platform:
         session = addresses.session(platform, call["ses"])
@@ -58,22 +65,28 @@ def continue_(call: Call) -> int:
             platform,
             session.id,
             parse_command(_command(call, platform, session, given)),
+            text=text,
             key=call["key"],
             engine=engine.name if engine else call["engine"],
             budget=call["budget"],
             options=_options(call),
         )
-        finish(call, platform, made, engine)
+        finish(call, platform, made, engine, spoken=text is not None)
     return 0
 
 
-def finish(call: Call, platform: Platform, made: Continuation, engine: Engine | None) -> None:
-    """Let the successor answer, if its first run still waits and an engine is known, and say what was made."""
+def finish(
+    call: Call, platform: Platform, made: Continuation, engine: Engine | None, *, spoken: bool = False
+) -> None:
+    """Let the successor answer, if its first run still waits and an engine is known, and say what was made.
+
+    With ``spoken`` a person said something with it, and nobody has to be told what the successor answers.
+    """
     reply = _answered(call, platform, made, engine)
     if call.json:
         screen.document(_shape(made, reply))
     else:
-        _tell(call, platform, made, engine, reply)
+        _tell(call, platform, made, engine, reply, spoken)
 
 
 def read_handoff(place: str) -> dict[str, Any]:
@@ -126,8 +139,11 @@ def _command(
             reason=call["reason"],
             budget=DEFAULT_BUDGET if call["budget"] is None else call["budget"],
         )
+        handoff = made.handoff
+        if call["text"] is not None:  # what is said now is the current request
+            handoff = msgspec.structs.replace(handoff, current_request="")
         fields = {
-            "handoff": msgspec.to_builtins(made.handoff),
+            "handoff": msgspec.to_builtins(handoff),
             "sources": list(made.sources),
             "recommended": list(made.recommended),
         }
@@ -223,7 +239,12 @@ def _shape(made: Continuation, reply: str | None) -> dict[str, Any]:
 
 
 def _tell(
-    call: Call, platform: Platform, made: Continuation, engine: Engine | None, reply: str | None
+    call: Call,
+    platform: Platform,
+    made: Continuation,
+    engine: Engine | None,
+    reply: str | None,
+    spoken: bool,
 ) -> None:
     """Say what a continuation made. The answer itself was printed while it was produced, unless it is an old one."""
     if call.quiet:
@@ -233,16 +254,26 @@ def _tell(
     if made.repeated:
         screen.note("This key was used before; this is what it made then.")
     screen.note(f"{made.predecessor} continues in {made.successor} ({made.manifest}).")
+    if not spoken:
+        screen.note(_carried(platform, made, answered=reply is not None))
     if reply is not None:
-        # It may be an old question: a person who continues for a purpose of their own should know what was answered.
-        begun = continuing.manifest(platform, made.manifest).initiating
-        asked = platform.store.events(made.successor, limit=1, kinds=("message",))
-        words = f" “{screen.one_line(said(asked[0]), 60)}”" if asked else ""
-        screen.note(
-            f"It answered the newest message there, [{begun.seq}]{words}. "
-            f"To ask for something else: {again(call, f'run {made.successor} TEXT')}"
-        )
+        if not spoken:
+            screen.note(f"To ask for something else: {again(call, f'run {made.successor} TEXT')}")
         return
     screen.say(made.successor)
     why = "--no-run" if call["no_run"] else "no engine is named by --engine, the session or ONWARD_ENGINE"
     screen.note(f"Nothing was run: {why}. When you are ready: {again(call, f'run {made.successor}')}")
+
+
+def _carried(platform: Platform, made: Continuation, *, answered: bool) -> str:
+    """Say which message went along where nobody said anything new: it may be an old one that was dealt with long ago."""
+    link = sessions.predecessor(platform, made.successor)
+    asked = platform.store.event(link.event_id) if link is not None and link.event_id else None
+    if asked is None:
+        return "It goes on from the newest message there."
+    told = "It answered" if answered else "It will answer"
+    told += f" the newest message there, [{asked.seq}] “{screen.one_line(said(asked), 60)}”"
+    before = continuing.answered_by(platform, platform.session(made.predecessor), asked)
+    if before is None:
+        return f"{told}."
+    return f"{told}, which [{before.seq}] had answered already. With TEXT, a continuation answers what you say now."
