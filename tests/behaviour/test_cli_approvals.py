@@ -29,7 +29,7 @@ def test_an_agents_request_is_listed_accepted_and_answered(onward: Program) -> N
     session, name = waiting(onward)
     (listed,) = onward("approvals", "--json").document["approvals"]
     assert listed.keys() == {
-        "id", "session", "state", "at", "actor", "command", "engine", "budget", "note", "successor",
+        "id", "session", "state", "at", "actor", "command", "engine", "budget", "text", "note", "successor",
     }  # fmt: skip
     assert (listed["id"], listed["session"], listed["state"]) == (name, session, "requested")
     shown = onward("approvals", session)

@@ -146,7 +146,7 @@ def test_the_engines_own_title_comes_before_the_first_ask(
     told = (
         Claude()
         .user("c1", "<command-name>/init</command-name>")
-        .user("u1", "Fix the parser\nand more")
+        .user("u1", "Fix the parser\n\nand more")
         .says("a1", "Ok")
     )
     for kind, fields in rows:

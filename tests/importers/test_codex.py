@@ -7,6 +7,7 @@ import io
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,9 @@ from tests.importers.natives import THREAD, Codex
 from onward.core.bodies import Checkpoint, Context, Message, Outcome, Reasoning, ToolCall, ToolResult
 from onward.core.digests import content_digest
 from onward.importers.codex import CodexReader
+from onward.importers.codex_items import message_drafts
+from onward.importers.codex_rows import Item
+from onward.importers.contract import Strand
 from onward.importers.lines import lines_of
 
 FORK = "019a2b3c-5d5e-7f60-8a1b-2c3d4e5f6072"
@@ -112,7 +116,25 @@ def test_harness_text_is_set_apart_and_stays_out_of_the_title(desk: Desk) -> Non
     assert len(desk.said(session)) == 2
     assert desk.sessions()[0].title == "Rename it"
     roles = [(b.role, b.aside) for b in desk.bodies(session, "message") if isinstance(b, Message)]
-    assert roles == [("system", True), ("user", True), ("user", True), ("user", False), ("assistant", False)]
+    asides = [("user", True)] * 3
+    assert roles == [("system", True), *asides, ("user", False), ("assistant", False)]
+
+
+def test_editor_context_is_set_apart_from_the_ask_and_the_ask_keeps_its_identity(desk: Desk) -> None:
+    clutter = "# Context from my IDE setup:\n\n## Open tabs:\n- a.md\n\n## My request for Codex:"
+    session = imported(desk, Codex().user(f"{clutter}\nRename it\n").says("Ok"))
+    said = [(b.text, b.aside) for b in desk.bodies(session, "message") if isinstance(b, Message)]
+    assert said == [(clutter, True), ("Rename it", False), ("Ok", False)]
+    whole = {"type": "message", "role": "user"}
+    item = msgspec.convert(whole, Item)
+    before = {}
+    for text in ("Rename it", f"{clutter}\nRename it", f"{clutter}\n"):
+        item.content = msgspec.Raw(msgspec.json.encode(text))
+        drafts = message_drafts(Strand(key=""), item, 0, "row", child=False)
+        before[text] = [draft.ident for draft in drafts]
+    alone, beside, empty = before.values()
+    assert beside[1:] == alone == empty, "nothing behind the context: then it is what was said"
+    assert len(beside) == 2
 
 
 def test_a_name_given_to_the_thread_is_its_title(desk: Desk) -> None:

@@ -12,7 +12,7 @@ from onward.core.codec import loads
 from onward.importers.calls import open_call, take_result
 from onward.importers.codex_rows import ContentBlock, Item, blocks_of, kinds_of, text_of
 from onward.importers.contract import Draft, Strand, body
-from onward.importers.harness import is_harness
+from onward.importers.harness import is_harness, parted
 from onward.importers.parts import part_of_url
 
 _TEXT_KINDS: Final = ("input_text", "output_text", "text", "summary_text", "reasoning_text", "")
@@ -43,6 +43,8 @@ def message_drafts(
     kinds = kinds_of(item)
     said: list[str] = []
     asides: list[str] = []
+    editor: list[str] = []
+    """What a client put in front of a request."""
     parts: list[Part] = []
     blobs: list[tuple[str, bytes]] = []
     blocks = [
@@ -53,7 +55,13 @@ def message_drafts(
         if block.type in _TEXT_KINDS and block.text is not None:
             kind = kinds[number] if number < len(kinds) else ""
             harness = item.role != "assistant" and (is_harness(block.text) or _is_harness_kind(kind))
-            (asides if harness else said).append(block.text)
+            if harness or item.role != "user":
+                (asides if harness else said).append(block.text)
+                continue
+            before, ask = parted(block.text)
+            if before:
+                editor.append(before)
+            said.append(ask)
         elif block.image_url and (found := part_of_url(block.image_url)):
             parts.append(found[0])
             blobs.append((found[0].blob, found[1]))
@@ -67,9 +75,11 @@ def message_drafts(
     elif item.role != "assistant":
         role, actor, aside = "system", "system", True
     drafts: list[Draft] = []
-    for texts, of_harness in ((asides, True), (said, False)):
+    for texts, of_harness in ((asides, True), (editor, True), (said, False)):
         if not texts and (of_harness or not parts):
             continue
+        # The editor's context is named by itself: what was said has the same identity with and without it.
+        place = "editor" if texts is editor else f"{sum(not d.ident.endswith('editor') for d in drafts)}"
         fields = {
             "role": role,
             "text": "\n\n".join(texts),
@@ -84,7 +94,7 @@ def message_drafts(
                 kind="message",
                 actor=actor,
                 body=body(fields),
-                ident=f"{ident}\x00{len(drafts)}",
+                ident=f"{ident}\x00{place}",
                 native_id=item.id,
                 blobs=() if of_harness else tuple(blobs),
             )

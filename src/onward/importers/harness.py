@@ -36,6 +36,7 @@ _STARTS: Final = (
 )
 
 _REQUEST: Final = re.compile(r"^##+ *My request(?: for [^\n:]*)?:?[ \t]*$", re.MULTILINE)
+_PARAGRAPH_END: Final = re.compile(r"\r?\n[^\S\n]*\r?\n")
 _CONTEXT: Final = "# Context from my IDE setup"
 _NAME: Final = re.compile(r"<command-name>\s*(.*?)\s*</command-name>", re.DOTALL)
 _ARGS: Final = re.compile(r"<command-args>\s*(.*?)\s*</command-args>", re.DOTALL)
@@ -46,22 +47,37 @@ def is_harness(text: str) -> bool:
     return text.lstrip().startswith(_STARTS)
 
 
+def parted(text: str) -> tuple[str, str]:
+    """Return the editor context that some clients put in front of a request, with its heading, and the request.
+
+    Without such context, or with nothing behind it, all of the text is the request.
+    """
+    if text.lstrip().startswith(_CONTEXT) and (found := _REQUEST.search(text)):
+        ask = text[found.end() :].strip()
+        if ask:
+            return text[: found.end()].strip(), ask
+    return "", text
+
+
 def ask_in(text: str) -> str:
     """Return the person's request without the editor context that some clients put in front of it."""
-    if text.lstrip().startswith(_CONTEXT) and (found := _REQUEST.search(text)):
-        return text[found.end() :].strip()
-    return text.strip()
+    return parted(text)[1].strip()
 
 
 def title_from(text: str) -> str:
-    """Return a title for a conversation that begins with this ask: its first line of words, at most 120 characters."""
+    """Return a title for a conversation that begins with this ask: its first paragraph on one line.
+
+    At most 120 characters: a longer one is cut behind a word, with an ellipsis.
+    """
     ask = ask_in(text)
     if is_harness(ask) or ask.startswith("<"):
         return ""
-    for line in ask.splitlines():
-        if words := " ".join(line.split()):
-            return words if len(words) <= TITLE_LIMIT else words[: TITLE_LIMIT - 1].rstrip() + "…"
-    return ""
+    words = " ".join(_PARAGRAPH_END.split(ask, maxsplit=1)[0].split())
+    if len(words) <= TITLE_LIMIT:
+        return words
+    cut = words[:TITLE_LIMIT].rpartition(" ")[0]
+    # One word may fill it nearly whole (an address, a language without spaces): then it is cut inside.
+    return (cut if len(cut) > TITLE_LIMIT // 2 else words[: TITLE_LIMIT - 1].rstrip()) + "…"
 
 
 def command_title(text: str) -> str:
