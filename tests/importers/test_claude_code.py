@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import base64
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.importers.conftest import Desk
 from tests.importers.natives import SESSION, Claude
 
 from onward.core.bodies import Checkpoint, Message, Outcome, Reasoning, ToolCall, ToolResult
 from onward.core.digests import content_digest
 from onward.importers.contract import TITLE_LIMIT
+from onward.store.memory import MemoryStore
 
 PIXEL = base64.b64encode(b"not really a picture").decode()
 
@@ -417,3 +421,44 @@ def test_a_title_of_any_length_fills_one_line_at_most(desk: Desk, given: str) ->
     assert len(title) <= TITLE_LIMIT
     assert title == " ".join(title.split())
     assert " ".join(given.split()).startswith(title.removesuffix("…"))
+
+
+def test_a_circle_that_only_closes_through_the_row_before_is_cut(desk: Desk) -> None:
+    path = desk.folder / "a.jsonl"
+    told = Claude().user("u1", "one", on="u3").says("u2", "two", on="u1")
+    desk.one(desk.write(path, told.bytes()))
+    report = desk.one(desk.write(path, told.user("u3", "three", on="gone").bytes()))
+    assert (report.records.read, report.records.mapped) == (3, 3)
+    assert sorted(text for s in report.sessions for text in desk.said(s)) == ["one", "three", "two"]
+
+
+places = st.integers(0, 11)
+
+
+@given(
+    rows=st.lists(
+        st.tuples(places, st.none() | places, st.booleans(), st.booleans()), min_size=1, max_size=10
+    ),
+    cut=st.integers(0, 10),
+    turned=st.booleans(),
+)
+def test_whatever_rows_point_at_each_is_read_once_and_reading_ends(
+    rows: list[tuple[int, int | None, bool, bool]], cut: int, turned: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        desk = Desk(MemoryStore(), Path(folder))
+        told = Claude()
+        for n, (own, parent, person, side) in enumerate(rows):
+            write = told.user if person else told.says
+            write(f"u{own}", f"row {n}", on=None if parent is None else f"u{parent}", isSidechain=side)
+        lines = told.bytes().splitlines(keepends=True)
+        path = desk.folder / "a.jsonl"
+        before = lines[::-1] if turned else lines[:cut]
+        desk.imports(desk.write(path, b"".join(before)))
+        report = desk.one(desk.write(path, b"".join(lines)))
+        assert report.records.read == report.records.mapped == len(rows)
+        said = [text for s in desk.sessions() for text in desk.said(s.id)]
+        assert {*said} == {f"row {n}" for n in range(len(rows))}
+        # Rows of one id that change places when a file is rewritten are told again: nothing else tells which is which.
+        repeats = len({own for own, *_ in rows}) < len(rows)
+        assert len(said) == len(rows) or (turned and repeats)

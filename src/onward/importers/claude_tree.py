@@ -215,18 +215,21 @@ class Tree:
         return uuid in self._where
 
     def _resolve(self) -> None:
+        """Give parents to the knots that wait for one. None ends up below itself: whoever walks up comes to an end."""
         knots = self._knots
+        forward = False
         for index, uuid in self._later:
             found = self._where.get(uuid, NO_KNOT)
             if found >= 0 and knots[found].side == knots[index].side and not self._is_below(found, index):
                 knots[index].parent = found
-            elif not knots[index].side:
-                knots[index].parent = self._main_before(index)
-            else:
-                knots[index].parent = self._side_before(index)
+                forward = forward or found > index
+                continue
+            before = self._side_before(index) if knots[index].side else self._main_before(index)
+            # What came before may by now hang on this knot, through one whose parent is written later.
+            knots[index].parent = NO_KNOT if forward and self._is_below(before, index) else before
         for index, before in self._lone_roots:
             # Rows that all lack a parent are a list, not a forest.
-            if not self._related:
+            if not self._related and not (forward and self._is_below(before, index)):
                 knots[index].parent = before
 
     def _main_before(self, index: int) -> int:

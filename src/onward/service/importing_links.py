@@ -60,7 +60,12 @@ class Linker:
         )
 
     def inside(self, writer: FileWriter) -> tuple[Link, ...]:
-        """Return the links between the sessions of one file that are not written yet, and mark them as written."""
+        """Return the links between the sessions of one file that are not written yet, and mark them as written.
+
+        Where a file was rewritten, its strands may lie otherwise than its sessions did: what hangs somewhere already stays
+        there, and nothing is hung below itself (invariant C5).
+        """
+        above: dict[str, str | None] = {}
         strands = writer.reader.strands
         wanted: dict[str, list[Strand]] = {}
         for strand in strands.values():
@@ -86,9 +91,25 @@ class Linker:
                 link = link_between(
                     strand.kind, parent, strand.session, strand.at, event_id=event_id, seq=seq
                 )
-                if self._store.link(link.id) is None:
+                if self._above(strand.session, above) is None and not self._is_below(
+                    parent, strand.session, above
+                ):
+                    above[strand.session] = parent
                     links.append(link)
         return tuple(links)
+
+    def _above(self, session: str, known: dict[str, str | None]) -> str | None:
+        """Return the session that a session hangs on; ``known`` holds what was found, and what is about to be written."""
+        if session not in known:
+            links = self._store.links(session)
+            known[session] = next((link.from_session for link in links if link.to_session == session), None)
+        return known[session]
+
+    def _is_below(self, session: str, other: str, known: dict[str, str | None]) -> bool:
+        at: str | None = session
+        while at is not None and at != other:
+            at = self._above(at, known)
+        return at is not None
 
     def _events(self, session: str, natives: set[str], calls: set[str]) -> dict[str, tuple[str, int]]:
         """Return the last event of each native record, and each call by its provider's id."""
