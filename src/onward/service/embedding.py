@@ -44,8 +44,13 @@ class Embedder(Protocol):
         ...
 
 
+_lock: Final = threading.Lock()
+_loaded: Final[dict[tuple[str, str | None], Any]] = {}
+"""Models by file and pooling. They stay until the process ends: one that refused a request cannot be let go of."""
+
+
 class GgufEmbedder:
-    """Embeds with a GGUF file in this process. It is loaded at the first use, once.
+    """Embeds with a GGUF file in this process. It is loaded at the first use, once a process.
 
     ``pooling`` overrides how the model combines its tokens (``mean``, ``cls`` or ``last``); by default the file says it,
     and one that says nothing is no embedding model.
@@ -54,8 +59,6 @@ class GgufEmbedder:
     def __init__(self, path: str | os.PathLike[str], *, pooling: str | None = None) -> None:
         self._path = Path(path).expanduser()
         self._pooling = pooling
-        self._lock = threading.Lock()
-        self._server: Any = None
 
     @property
     def name(self) -> str:
@@ -65,17 +68,18 @@ class GgufEmbedder:
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a vector for each text, see ``Embedder``."""
         out: list[list[float]] = []
-        with self._lock:
-            if self._server is None:
-                self._server = self._loaded()
+        with _lock:
+            key = (str(self._path), self._pooling)
+            if key not in _loaded:
+                _loaded[key] = self._load()
             for start in range(0, len(texts), _AT_ONCE):
                 given = [text[:EMBEDDED_CHARS].strip() or "." for text in texts[start : start + _AT_ONCE]]
-                out += self._embedded(given)
+                out += self._embedded(_loaded[key], given)
         return out
 
-    def _embedded(self, texts: list[str]) -> list[list[float]]:
+    def _embedded(self, server: Any, texts: list[str]) -> list[list[float]]:
         try:
-            answer = self._server.handle_embeddings({"input": texts})
+            answer = server.handle_embeddings({"input": texts})
         except Exception as failed:
             raise EmbeddingFailed(model=self.name, why=str(failed)) from failed
         if error := answer.get("error"):
@@ -88,7 +92,7 @@ class GgufEmbedder:
             raise EmbeddingFailed(model=self.name, why=f"{len(texts)} texts gave {len(found)} vectors")
         return [item["embedding"] for item in found]
 
-    def _loaded(self) -> Any:
+    def _load(self) -> Any:
         if not self._path.is_file():
             raise EmbeddingFailed(model=self.name, why=f"{MODEL_VARIABLE} names no file")
         if importlib.util.find_spec("xllamacpp") is None:
@@ -107,6 +111,10 @@ class GgufEmbedder:
             params.pooling_type = getattr(kinds, f"LLAMA_POOLING_TYPE_{self._pooling.upper()}")
         params.n_ctx = params.n_batch = params.n_ubatch = WINDOW
         params.n_parallel = 1
+        # Threads that wait for each other spin; with one core left to others and no spinning, nothing else stands still.
+        cores = os.cpu_count() or 1
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = max(1, min(4, cores - 1))
+        params.cpuparams.poll = params.cpuparams_batch.poll = 0
         params.n_gpu_layers = 0  # the same vectors everywhere
         params.verbosity = -1
         params.api_keys = [secrets.token_hex(32)]

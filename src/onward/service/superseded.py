@@ -23,7 +23,7 @@ from onward.core.stating import Statement
 from onward.core.superseding import Rule
 from onward.service.platform import Platform
 
-LATER: Final = 20
+LATER: Final = 60
 """Of the events that share the words, how many of the newest are looked at."""
 STATEMENTS: Final = 3
 """Statements of one event that are followed."""
