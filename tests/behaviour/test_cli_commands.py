@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,8 +15,10 @@ from tests.behaviour.cli import Program
 
 import onward as library
 from onward.core.bodies import Plan, PlanStep
+from onward.core.columns import columns
 from onward.store.migrate import newest
 from onward.surfaces.cli import main
+from onward.surfaces.cli.catalogue import COMMANDS
 
 SESSION = re.compile(r"ses_[0-9A-Z]{26}")
 
@@ -181,7 +185,7 @@ def test_what_a_manifest_says_fits_a_terminal(onward: Program, here: Callable[..
     assert tree[0].startswith(session)
     assert tree[0].endswith("<- here")
     assert tree[1].startswith("  continued (refocus): " + made["successor"])
-    assert "0 recalls" in here("recalls", made["successor"])
+    assert here("recalls", made["successor"]).startswith("Nothing was read again")
 
 
 def test_a_person_is_told_how_a_session_stands(onward: Program, here: Callable[..., str]) -> None:
@@ -369,3 +373,69 @@ def test_a_fault_of_ours_is_told_as_one_and_shows_where_on_request(
     monkeypatch.setenv("ONWARD_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         main.run(["list"])
+
+
+def test_delegated_sessions_are_counted_and_not_listed_unless_they_are_asked_for(
+    onward: Program, here: Callable[..., str]
+) -> None:
+    session = onward.new()
+    with library.open(f"sqlite:///{onward.store}") as log:
+        child = log.start("Part of it", parent=session).id
+    short = onward("list")
+    assert child not in short.text
+    assert "1 delegated session is not listed: onward list --children" in short.told
+    assert [s["id"] for s in onward("list", "--json").document["sessions"]] == [session]
+    every = onward("list", "--children")
+    assert child in every.text
+    assert "· delegated ·" in every.text
+    assert every.told == ""
+    assert "“Part of it”" in onward("show", session).text
+    branch = onward("fork", f"{session}:2", "--title", "Another way", "--quiet").text.strip()
+    marked = next(line for line in onward("list").text.splitlines() if branch in line)
+    assert "· branch ·" in marked
+    assert marked.endswith(" UTC")
+
+
+def test_wide_characters_are_counted_as_what_they_take(onward: Program, here: Callable[..., str]) -> None:
+    title = "移住の計画と引っ越しの見積もりについて話し合うための長い題名のセッション"
+    text = "見積もりを作ってください。段ボールの数と費用も教えてください。" * 4
+    session = onward.new(text, title=title)
+    made = ("continue", session, text, "--reason", "other", "--title", title, "--purpose", "費用", "--no-run")
+    assert onward(*made).status == 0
+    for command in (("list",), ("show", session), ("search", "段ボール"), ("lineage", session)):
+        shown = here(*command)
+        assert "移住" in shown
+        assert max(columns(line) for line in shown.splitlines()) <= 60, command
+
+
+@pytest.mark.parametrize("width", ["60", "90"])
+def test_help_keeps_to_the_width_that_is_there(
+    width: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    for command in COMMANDS:
+        assert main.run((command, "--help")) == 0
+        text = capsys.readouterr().out.partition("\nExamples:")[0]  # what is to be copied stays whole
+        usage, _, rest = text.partition("\n")
+        assert usage.startswith("Usage: ")
+        assert max(len(line) for line in rest.splitlines()) <= int(width), command
+
+
+def test_the_package_runs_as_a_program(onward: Program) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "onward", "--version"],
+        env=onward.environment(),
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout == f"onward {library.__version__}\n".encode()
+
+
+def test_the_newest_events_are_read_from_the_end(onward: Program) -> None:
+    session = onward.new()
+    every = onward("read", session, "--json").document["events"]
+    assert onward("read", session, "--tail", "2", "--json").document["events"] == every[-2:]
+    assert onward("read", session, "--tail", "500", "--json").document["events"] == every
+    assert onward("read", f"{session}:2", "--tail", "2").status == 2
+    assert onward("read", session, "--tail", "0").code == "limit_exceeded"

@@ -39,7 +39,7 @@ def test_each_command_prints_one_document_with_exactly_its_fields(onward: Progra
     assert [event["seq"] for event in page["events"]] == list(range(1, len(page["events"]) + 1))
     assert all(event["chain"].startswith("sha256:") for event in page["events"])
     found = onward("search", "test_parse_dates", "--json").document
-    assert found.keys() == {"hits", "complete", "notes"}
+    assert found.keys() == {"hits", "complete"}
     assert found["hits"][0].keys() == {
         "session",
         "seq",

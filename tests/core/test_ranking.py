@@ -163,3 +163,12 @@ def test_an_excerpt_is_the_part_around_the_words_and_says_what_is_missing() -> N
     before, after = (int(number.replace(",", "")) for number in re.findall(r"([\d,]+) characters", shown))
     assert before + 200 + after == len(text)
     assert excerpt("short", ["retry"], 200) == "short"
+
+
+def test_an_excerpt_is_cut_where_most_of_the_words_are_then_around_the_rarest() -> None:
+    common = "the bank said " * 40
+    both = common + "z" * 400 + " a timeout of the bank " + "z" * 400
+    assert "a timeout of the bank" in excerpt(both, ["bank", "timeout"], 200)
+    rare = common + "z" * 400 + " a timeout " + "z" * 400
+    assert "a timeout" in excerpt(rare, ["bank", "timeout"], 200)
+    assert excerpt("z" * 400, ["bank"], 200).startswith("z")

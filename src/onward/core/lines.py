@@ -94,6 +94,8 @@ def said(event: Event, body: Body | None = None) -> str:
             )
         case RunChange():
             return f"{body.run} {body.state}{': ' + body.reason if body.reason else ''}"
+        case SessionChange(change="imported") if body.files:
+            return f"imported from {', '.join(body.files)}{f' of {body.engine}' if body.engine else ''}"
         case SessionChange():
             facts = (
                 body.change,

@@ -11,11 +11,11 @@ printer's business.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Final
 
+from onward.core.columns import columns
 from onward.core.events import iso
 from onward.core.manifest import CarriedState, Handoff, Included, Manifest, Omitted, Shown
 
@@ -192,19 +192,6 @@ def _beside(left: Sequence[str], right: Sequence[str], width: int) -> list[str]:
     return [f"{a}{' ' * (room - columns(a))}{_RULE}{b}".rstrip() for a, b in rows]
 
 
-def columns(text: str) -> int:
-    """Return how many terminal columns a line takes."""
-    if text.isascii():
-        return len(text)
-    return sum(map(_column, text))
-
-
-def _column(char: str) -> int:
-    if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
-
-
 def _wrapped(lines: Iterable[str], width: int) -> list[str]:
     """Return lines broken to a width at white space, and inside words that are longer; later ones stand further in."""
     out: list[str] = []
@@ -229,7 +216,7 @@ def _broken(paragraph: str, first: str, hang: str, width: int) -> list[str]:
             rows.append(row)
             row, used = hang, len(hang)
         for char in word:
-            wide = _column(char)
+            wide = columns(char)
             if used + wide > width and row.strip():
                 rows.append(row)
                 row, used = hang, len(hang)

@@ -25,6 +25,8 @@ from onward.core.stemming import stem
 
 SCORED_CHARS: Final = 4000
 """Characters of an event that its score looks at."""
+OCCURRENCES: Final = 64
+"""How often a word of the question is looked for in one text, to choose what is shown of it."""
 SATURATION: Final = 1.2
 """How soon repeating a word stops to count."""
 LENGTH_SHARE: Final = 0.5
@@ -153,7 +155,7 @@ def _replies(
 
 def is_asking(text: str) -> bool:
     """Whether a text ends a sentence with a question mark, somewhere in its first characters."""
-    return _asks.search(text, 0, SCORED_CHARS) is not None
+    return ("?" in text or "？" in text) and _asks.search(text, 0, SCORED_CHARS) is not None
 
 
 def counted(text: str, terms: Sequence[str]) -> dict[str, int]:
@@ -181,13 +183,43 @@ def counted(text: str, terms: Sequence[str]) -> dict[str, int]:
     return out
 
 
+def _densest(text: str, terms: Sequence[str], size: int) -> int:
+    """Return where the stretch of ``size`` characters begins that is worth most: at one of the terms, else 0."""
+    found: list[tuple[int, int]] = []
+    worth: list[float] = []
+    for number, term in enumerate(terms):
+        beginning = stem(term)[:-1] or term
+        places = []
+        at = text.find(beginning)
+        while at >= 0 and len(places) < OCCURRENCES:
+            places.append(at)
+            at = text.find(beginning, at + 1)
+        found += [(at, number) for at in places]
+        worth.append(1 + 1 / (len(places) or 1))
+    found.sort()
+    held, total = [0] * len(terms), 0.0
+    best, start, end = 0.0, 0, 0
+    for at, number in found:
+        while end < len(found) and found[end][0] < at + size:
+            other = found[end][1]
+            total += worth[other] if not held[other] else 0
+            held[other] += 1
+            end += 1
+        if total > best + 1e-9:
+            best, start = total, at
+        held[number] -= 1
+        total -= worth[number] if not held[number] else 0
+    return start
+
+
 def excerpt(text: str, terms: Sequence[str], limit: int) -> str:
-    """Return the part of a text around the first term, at most ``limit`` characters and the marks of what is cut."""
+    """Return the part of a text that has most of the terms, at most ``limit`` characters and the marks of what is cut.
+
+    Of parts with equally many, the one with the terms that the text says least often; then the first.
+    """
     if len(text) <= limit:
         return text
-    low = text.lower()
-    places = [at for t in terms if (at := low.find(stem(t)[:-1] or t)) >= 0]
-    start = max(0, min(places, default=0) - limit // 4)
+    start = max(0, _densest(text.lower(), terms, limit - limit // 4) - limit // 4)
     start = min(start, len(text) - limit)
     cut = text[start : start + limit]
     before = f"… {start:,} characters before … " if start else ""

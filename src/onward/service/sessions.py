@@ -165,10 +165,14 @@ def listed(
     *,
     text: str | None = None,
     workspace: str | None = None,
+    children: bool = True,
     limit: int = 50,
     cursor: str | None = None,
 ) -> tuple[list[Session], str | None]:
-    """Return sessions, newest activity first, and the cursor of the next page."""
+    """Return sessions, newest activity first, and the cursor of the next page.
+
+    Without ``children``, delegated sessions are left out: subagents, and those that an engine opened to compact itself.
+    """
     place = None
     if workspace is not None:
         found = platform.store.workspace(platform.account_id, workspace)
@@ -179,7 +183,12 @@ def listed(
         raise LimitExceeded(what="the number of sessions on a page", limit=f"1 to {READ_MAX}", found=limit)
     return platform.store.sessions(
         SessionQuery(
-            account_id=platform.account_id, workspace_id=place, text=text, limit=limit, cursor=cursor
+            account_id=platform.account_id,
+            workspace_id=place,
+            text=text,
+            include_children=children,
+            limit=limit,
+            cursor=cursor,
         )
     )
 

@@ -28,7 +28,7 @@ def approvals(call: Call) -> int:
         screen.say(f"{parked.id} {parked.state}")
         screen.flow(f"“{screen.one_line(parked.command.title, 120)}” ({parked.command.reason})", "  ")
         screen.flow(
-            f"from {parked.session}, asked by the {parked.actor} at {iso(parked.at)[:16].replace('T', ' ')}",
+            f"from {parked.session}, asked by the {parked.actor} at {screen.moment(iso(parked.at))}",
             "  ",
         )
         if parked.successor or parked.note:

@@ -57,10 +57,13 @@ _ALL: Final = (
         "list",
         "reading:list_",
         "List sessions, newest activity first.",
+        "Delegated sessions (subagents, and those that an engine opened to compact itself) are left out unless you ask for "
+        "them; a line says how many there are. Times are UTC.\n\n"
         "JSON: {sessions: [{id, title, …}], next}; next is the cursor of the next page, or null.",
         options=(
             Option("--query", "Only sessions with this in their title or id.", "TEXT"),
             Option("--workspace", "Only sessions about this folder.", "DIR"),
+            Option("--children", "Delegated sessions too."),
             Option("--limit", "Sessions on a page (default 50, at most 1000).", "N", kind="number"),
             Option("--cursor", "Go on where an earlier page ended.", "CURSOR"),
         ),
@@ -87,9 +90,10 @@ _ALL: Final = (
         arguments=(Argument("SES[:SEQ[-SEQ]]", "A session, and the event or the range of events to read."),),
         options=(
             Option("--full", "Shorten nothing."),
+            Option("--tail", "The newest N events.", "N", kind="number"),
             Option("--limit", "Events to read (default 200, at most 1000).", "N", kind="number"),
         ),
-        examples=("onward read @last", "onward read @last:12", "onward read @last:12-18 --json"),
+        examples=("onward read @last --tail 20", "onward read @last:12", "onward read @last:12-18 --json"),
     ),
     Command(
         "search",

@@ -103,7 +103,12 @@ class Call:
 
 
 GLOBAL: Final = (
-    Option("--store", "The store: a file, or a URL such as sqlite:///work.db. Default: ONWARD_STORE.", "URL"),
+    Option(
+        "--store",
+        "The store: a file, or a URL such as sqlite:///work.db. Default: ONWARD_STORE, else onward/onward.db in "
+        "XDG_DATA_HOME or ~/.local/share.",
+        "URL",
+    ),
     Option("--json", "Print exactly one JSON document on standard output."),
     Option("--quiet", "Print the result and nothing beside it.", short="-q"),
     Option("--help", "Show this and exit.", short="-h"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from onward.core.columns import wrapped
 from onward.surfaces.cli.grammar import GLOBAL, VERSION, Command, Option
 
 WIDTH: Final = 100
@@ -21,7 +22,7 @@ VARIABLES: Final = (
     ("ONWARD_STORE", "The store that is used without --store."),
     ("ONWARD_ENGINE", "The engine that answers where neither --engine nor the session names one."),
     ("ONWARD_APPROVAL", "Whose continuations wait for a person: never (default), agent or always."),
-    ("COLUMNS", "Columns of the terminal, where it does not say."),
+    ("COLUMNS", "Columns to print for. Default: those of the terminal, 100 where there is none."),
 )
 """Environment variables that the command line reads."""
 
@@ -83,17 +84,6 @@ def listed(entries: Iterable[tuple[str, str]], width: int) -> list[str]:
         first = f"  {left:{_LEFT}}" if beside else indent
         lines += [(first if number == 0 else indent) + row for number, row in enumerate(rows)]
     return lines
-
-
-def wrapped(text: str, width: int) -> list[str]:
-    """Return a text as lines of at most ``width`` columns; a word that is longer has a line of its own."""
-    lines: list[str] = []
-    for word in text.split():
-        if lines and len(lines[-1]) + 1 + len(word) <= width:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word)
-    return lines or [""]
 
 
 def _shown(option: Option) -> str:

@@ -12,7 +12,7 @@ from onward.errors import InvalidInput
 from onward.importers.discover import default_paths
 from onward.service.importing import import_paths
 from onward.service.importing_report import FileReport, ImportReport, Records
-from onward.surfaces.cli import screen
+from onward.surfaces.cli import screen, terminal
 from onward.surfaces.cli.grammar import Call
 from onward.surfaces.cli.opened import opened
 
@@ -116,7 +116,7 @@ class Progress:
         share = min(done / total, 1.0) if total else 1.0
         filled = int(share * _BAR)
         bar = "#" * filled + "." * (_BAR - filled)
-        name = screen.one_line(os.path.basename(path), max(screen.width() - _BAR - 10, 8))
+        name = screen.one_line(os.path.basename(path), max(terminal.width() - _BAR - 10, 8))
         sys.stderr.write(f"\r\x1b[K[{bar}] {share:4.0%} {name}")
         sys.stderr.flush()
 

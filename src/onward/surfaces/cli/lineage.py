@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from onward.core.records import Link, Session
 from onward.service import sessions
 from onward.service.sessions import Lineage
-from onward.surfaces.cli import addresses, screen, shapes
+from onward.surfaces.cli import addresses, screen, shapes, terminal
 from onward.surfaces.cli.grammar import Call
 from onward.surfaces.cli.opened import opened
 
 if TYPE_CHECKING:
     from onward.service.recounting import RecallRate
 
+_SHORTEST: Final = 8
+"""Columns of a title that are shown however deep it stands."""
 _STEPS = {"continuation": "continued", "child": "delegated", "fork": "branched"}
 
 
@@ -70,9 +72,8 @@ def tree(found: Lineage) -> list[str]:
         if name in shown:
             continue
         shown.add(name)
-        lines.append(
-            "  " * min(depth, 12) + how + _named(name, found.sessions.get(name), name == found.session)
-        )
+        indent = "  " * min(depth, 12) + how
+        lines.append(indent + _named(name, found.sessions.get(name), name == found.session, len(indent)))
         for link in reversed(children.get(name, [])):
             at = f" at {link.seq}" if link.type == "fork" and link.seq else ""
             reason = f" ({link.reason})" if link.type == "continuation" and link.reason else ""
@@ -80,9 +81,11 @@ def tree(found: Lineage) -> list[str]:
     return lines
 
 
-def _named(name: str, session: Session | None, here: bool) -> str:
-    title = "(may not be read)" if session is None else screen.one_line(session.title, 80) or "(no title)"
-    return f"{name} {title}{' <- here' if here else ''}"
+def _named(name: str, session: Session | None, here: bool, indent: int) -> str:
+    mark = " <- here" if here else ""
+    room = max(terminal.width() - indent - len(name) - 1 - len(mark), _SHORTEST)
+    title = "(may not be read)" if session is None else screen.one_line(session.title, room) or "(no title)"
+    return f"{name} {title}{mark}"
 
 
 def recalls(call: Call) -> int:
@@ -96,7 +99,12 @@ def recalls(call: Call) -> int:
     if call.json:
         screen.document(report)
         return 0
-    screen.say(f"{report.recalls} recalls, {report.of_omitted} of something that the projection had left out")
+    if not report.recalls:
+        screen.say("Nothing was read again in this session: it has searched and read nothing back so far.")
+        return 0
+    screen.say(
+        f"{screen.counted(report.recalls, 'recall')}, {report.of_omitted} of something that the projection had left out"
+    )
     for address, times in report.asked_again.items():
         screen.say(f"  {times}x {address}")
     return 0

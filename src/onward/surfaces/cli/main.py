@@ -107,9 +107,9 @@ def _run(argv: Sequence[str]) -> int:
 
         return _say(f"onward {onward.__version__}", sys.stdout)
     if command is None or values["help"]:
-        from onward.surfaces.cli import helping
+        from onward.surfaces.cli import helping, terminal
 
-        width = min(_columns(helping.WIDTH), helping.WIDTH)
+        width = min(terminal.width(), helping.WIDTH)
         shown = (
             helping.one_command(command, width) if command else helping.all_commands(COMMANDS.values(), width)
         )
@@ -182,13 +182,6 @@ def _pipe_closed() -> int:
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
     return PIPE_CLOSED
-
-
-def _columns(otherwise: int) -> int:
-    try:
-        return max(os.get_terminal_size(sys.stdout.fileno()).columns, 30)
-    except (OSError, ValueError, AttributeError):
-        return otherwise
 
 
 def _say(text: str, stream: Any = None) -> int:

@@ -13,7 +13,7 @@ from onward.core.records import StoredManifest
 from onward.errors import InvalidInput
 from onward.service import recompiling, signing
 from onward.service.platform import Platform
-from onward.surfaces.cli import addresses, screen
+from onward.surfaces.cli import addresses, screen, terminal
 from onward.surfaces.cli.grammar import Call, UsageError
 from onward.surfaces.cli.opened import opened
 
@@ -64,7 +64,7 @@ def _show(call: Call, platform: Platform, stored: StoredManifest, record: Manife
         return 0
     from onward.core.manifest_text import manifest_text
 
-    for line in manifest_text(record, view.sources, width=screen.width()):
+    for line in manifest_text(record, view.sources, width=terminal.width()):
         screen.say(line)
     screen.flow(f"manifest {stored.digest}")
     for _, signature in signatures:

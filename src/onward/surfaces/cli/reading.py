@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from onward.core.events import Event, iso
 from onward.core.records import Session
 from onward.service import sessions
 from onward.service.platform import Platform
 from onward.surfaces.cli import addresses, screen, shapes
-from onward.surfaces.cli.grammar import Call
+from onward.surfaces.cli.grammar import Call, UsageError
 from onward.surfaces.cli.opened import again, opened
 
 _ARROWS = {"continuation": ("continued as", "continued from"), "child": ("delegated to", "delegated by")}
 _ARROWS["fork"] = ("branched as", "branched from")
+_MARKS: Final = {"continuation": "continuation", "child": "delegated", "fork": "branch"}
 _TRAFFIC: Final = ("tool_call", "tool_result", "terminal", "context")
 """Kinds that are shortened on a page of several events."""
 SHORTENED: Final = 800
@@ -25,10 +26,14 @@ SHORTENED: Final = 800
 def list_(call: Call) -> int:
     """List sessions, newest activity first."""
     with opened(call) as platform:
+        which: dict[str, Any] = {
+            "text": call["query"],
+            "workspace": os.path.abspath(call["workspace"]) if call["workspace"] else None,
+        }
         found, cursor = sessions.listed(
             platform,
-            text=call["query"],
-            workspace=os.path.abspath(call["workspace"]) if call["workspace"] else None,
+            **which,
+            children=call["children"],
             limit=50 if call["limit"] is None else call["limit"],
             cursor=call["cursor"],
         )
@@ -37,21 +42,36 @@ def list_(call: Call) -> int:
             return 0
         for session in found:
             screen.say(screen.headline(session.title))
-            screen.flow(facts(session, platform), "  ")
+            screen.flow(facts(session, platform, marked=True), "  ")
         if not call.quiet:
-            if not found and (call["query"] or call["workspace"] or call["cursor"]):
+            hidden = "" if call["children"] or call["cursor"] else _hidden(platform, which)
+            if not found and hidden:
+                pass
+            elif not found and (call["query"] or call["workspace"] or call["cursor"]):
                 screen.note("No session fits. Without --query, --workspace and --cursor, all are listed.")
             elif not found:
                 screen.note(
                     "No sessions here. `onward import` reads those of your agents; `onward run --new` begins one."
                 )
+            if hidden:
+                screen.note(f"{hidden} not listed: {again(call, _listing(call, None))}")
             if cursor:
                 screen.note(f"There are more: {again(call, _listing(call, cursor))}")
     return 0
 
 
-def _listing(call: Call, cursor: str) -> str:
-    """Return the words that show the next page of the same list."""
+def _hidden(platform: Platform, which: dict[str, Any]) -> str:
+    """Say how many delegated sessions a list leaves out; nothing where it leaves out none."""
+    listed, more = sessions.listed(platform, **which, limit=sessions.READ_MAX)
+    own, _ = sessions.listed(platform, **which, children=False, limit=sessions.READ_MAX)
+    if more:
+        return "Delegated sessions are"
+    count = len(listed) - len(own)
+    return f"{screen.counted(count, 'delegated session')} {'is' if count == 1 else 'are'}" if count else ""
+
+
+def _listing(call: Call, cursor: str | None) -> str:
+    """Return the words that show the next page of the same list or, without a cursor, that list with children."""
     import shlex
 
     asked = [
@@ -59,17 +79,24 @@ def _listing(call: Call, cursor: str) -> str:
         for name in ("query", "workspace", "limit")
         if call[name] is not None
     ]
-    return " ".join(("list", *asked, f"--cursor {cursor}"))
+    if call["children"] or cursor is None:
+        asked.append("--children")
+    return " ".join(("list", *asked, *(() if cursor is None else (f"--cursor {cursor}",))))
 
 
-def facts(session: Session, platform: Platform) -> str:
-    """Return the facts about a session, its id first."""
+def facts(session: Session, platform: Platform, *, marked: bool = False) -> str:
+    """Return the facts about a session, its id first; ``marked`` says how it came to be, where its links are not shown."""
+    above = None
+    if marked:
+        above = next((ln for ln in platform.store.links(session.id) if ln.to_session == session.id), None)
     place = platform.store.workspace_by_id(session.workspace_id) if session.workspace_id else None
     parts = [
         session.id,
         f"{session.head_seq} event{'' if session.head_seq == 1 else 's'}",
         session.engine or "",
-        iso(session.updated_at or session.created_at)[:16].replace("T", " "),
+        _MARKS[above.type] if above is not None else "",
+        "imported" if session.imported else "",
+        screen.moment(iso(session.updated_at or session.created_at)),
         "archived" if session.archived else "",
         place.path if place else "",
     ]
@@ -112,7 +139,10 @@ def show(call: Call) -> int:
             ahead = link.from_session == session.id
             words = _ARROWS[link.type][0 if ahead else 1]
             reason = f" ({link.reason})" if link.reason else ""
-            screen.flow(f"{words} {link.to_session if ahead else link.from_session}{reason}", "  ")
+            other = link.to_session if ahead else link.from_session
+            there = platform.store.session(other) if platform.may_read(other) else None
+            title = f" “{screen.one_line(there.title, 80)}”" if there is not None and there.title else ""
+            screen.flow(f"{words} {other}{title}{reason}", "  ")
         for kind, event in state.items():
             screen.flow(f"{kind}: {said(event)}", "  ")
         if full is not None:
@@ -129,6 +159,10 @@ def read(call: Call) -> int:
     with opened(call) as platform:
         session, first, last = addresses.stretch(platform, call["ses"])
         limit = sessions.READ_DEFAULT if call["limit"] is None else call["limit"]
+        if (tail := call["tail"]) is not None:
+            if call["limit"] is not None or ":" in call["ses"]:
+                raise UsageError("--tail reads the newest events; give no range and no --limit beside it")
+            first, limit = max(session.head_seq - tail + 1, 1), tail
         page = sessions.read(platform, session.id, first, last, limit=limit)
         if call.json:
             screen.document(

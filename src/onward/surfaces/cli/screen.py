@@ -10,14 +10,14 @@ With ``--json`` standard output holds exactly one document, in UTF-8 whatever th
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from typing import Any, Final
 
 import msgspec
 
-from onward.surfaces.cli.helping import wrapped
+from onward.core.columns import fitted, wrapped
+from onward.surfaces.cli.terminal import width
 
 _HARMFUL: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -31,25 +31,19 @@ def harmless(text: str) -> str:
 
 
 def one_line(text: str, limit: int | None = None) -> str:
-    """Return a text on one harmless line, cut with an ellipsis beyond ``limit`` characters."""
+    """Return a text on one harmless line, cut with an ellipsis beyond ``limit`` columns."""
     line = harmless(" ".join(text.split()))
-    return line if limit is None or len(line) <= limit else line[: max(limit - 1, 0)] + "…"
+    return line if limit is None else fitted(line, limit)
+
+
+def moment(at: str) -> str:
+    """Return a time of the log, in ISO 8601, as people read it: to the minute, in UTC."""
+    return f"{at[:16].replace('T', ' ')} UTC"
 
 
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun, in the plural where it is not one."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def width() -> int:
-    """Return the columns of the terminal, at least 20; 100 where there is none."""
-    given = os.environ.get("COLUMNS", "")
-    if given.isascii() and given.isdigit() and 0 < int(given) < 100_000:
-        return max(int(given), 20)
-    try:
-        return max(os.get_terminal_size(sys.stdout.fileno()).columns or 100, 20)
-    except (OSError, ValueError, AttributeError):
-        return 100
 
 
 def headline(title: str) -> str:

@@ -28,14 +28,14 @@ def search(call: Call) -> int:
             }
         )
     if call.json:
-        screen.document(found)
+        screen.document({"hits": found.hits, "complete": found.complete})
         return 0
     shown = None
     for hit in found.hits:
         if hit.session != shown:  # neighbours of one session stand under one title
             shown = hit.session
             screen.say(headlines[shown])
-        screen.say(f"  {hit.session}:{hit.seq} · {hit.at[:16].replace('T', ' ')} · {hit.who}")
+        screen.flow(f"{hit.session}:{hit.seq} · {screen.moment(hit.at)} · {hit.who}", "  ")
         screen.flow(hit.text, "    ")
         if hit.superseded_by:
             screen.say(f"    superseded by {hit.superseded_by}")
@@ -44,6 +44,6 @@ def search(call: Call) -> int:
             where = " in this session and its lineage" if start and not call["scope"] else ""
             wider = "; --scope account looks everywhere" if where else ""
             screen.note(f"Nothing found{where}{wider}.")
-        elif not found.complete:
-            screen.note("There may be more: not every match was ranked.")
+        for note in found.notes:
+            screen.note(note)
     return 0
