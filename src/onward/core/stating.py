@@ -131,7 +131,9 @@ _CHANGE: Final = (
     r"\b(?:now|actually|correction|no longer|instead|changed?|updated?|from now on|as of today|anymore|any more|new value|"
     r"switched|renamed|moved|raised|lowered|bumped)\b|现在|改为|改成|変更|이제"
 )
-_SENTENCE: Final = re.compile(r"(?<=[.!?。！？])\s+|(?<=[。！？])|\n+")
+# Begins with blanks, so that looking for it leaps from blank to blank.
+_SENTENCE: Final = re.compile(r"[ \t\r]*\n\s*|[ \t]+(?<=[.!?][ \t])")
+_UNSPACED_END: Final = str.maketrans({mark: f"{mark}\n" for mark in "。！？"})
 _ABBREVIATED: Final = r"\b(?:e\.g|i\.e|etc|vs|approx|no)\.$"
 _LISTED: Final = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
 _FENCED: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
@@ -176,7 +178,7 @@ def statements(body: Body) -> tuple[Statement, ...]:
 def _sentences(text: str) -> list[str]:
     """Return the sentences that may be statements: no questions, quotations, suppositions or long ones."""
     parts: list[str] = []
-    for part in _SENTENCE.split(text):
+    for part in _SENTENCE.split(text if text.isascii() else text.translate(_UNSPACED_END)):
         if parts and _form(_ABBREVIATED).search(parts[-1]):
             parts[-1] += f" {part}"
         elif part:

@@ -37,7 +37,9 @@ MOST_HITS: Final = 100
 CANDIDATES: Final = 500
 """Matches that one question to the store names at most."""
 LOADED: Final = 300
-"""Matches that are loaded and ranked, where the question has several words; for one word all that were named."""
+"""Of the matches that were named, how many are loaded and scored in full, the weightiest first."""
+LOADED_ALONE: Final = 150
+"""The same for a question of one word. All its matches weigh alike, so these are the newest, and those beside another."""
 ASKING: Final = 40
 """Of the best candidates that ask something, how many have the events behind them loaded too."""
 AFTER: Final = 4
@@ -109,16 +111,15 @@ def find(
     lineage = view if chosen == "lineage" else {}
     pool = _pool(platform, terms, within)
     held = {place: terms for place, terms in pool.held.items() if _in_view(lineage, *place)}
-    if len(terms) > 1 and pool.weights is not None:
-        places = pooling.chosen(held, pool.weights, LOADED)
-    else:
-        places = list(held)[:CANDIDATES]
+    weighed = pool.weights or dict.fromkeys(terms, 1.0)
+    places = pooling.chosen(held, weighed, LOADED if len(terms) > 1 else LOADED_ALONE)
     shelf = _Shelf(platform, terms, lineage)
     shelf.load(places)
     distance = {name: seen.distance for name, seen in view.items()}
-    first = rank(shelf.candidates(), terms, distance, pool.weights)
-    shelf.load(_replies(first))
     ranked = rank(shelf.candidates(), terms, distance, pool.weights)
+    if replies := _replies(ranked):
+        shelf.load(replies)
+        ranked = rank(shelf.candidates(), terms, distance, pool.weights)
     best = _reranked(query, ranked, shelf, embedder or embedding.configured())[:limit]
     replaced = superseded(platform, [(event, body) for event, body, _ in best], seen_from=session_id)
     hits = [
