@@ -13,8 +13,8 @@ import msgspec
 from onward.core.bodies import Part
 from onward.core.codec import loads
 from onward.importers.calls import open_call, short_digest, take_result
-from onward.importers.claude_rows import Block, Row, raw
-from onward.importers.contract import Draft, Strand, body
+from onward.importers.claude_rows import Block, Row
+from onward.importers.contract import Draft, Strand, body, native_json
 from onward.importers.harness import is_harness
 from onward.importers.parts import part_of_source
 
@@ -176,7 +176,7 @@ def user_told(row: Row, data: bytes) -> Told:
 
 def _native_block(data: bytes, number: int) -> bytes:
     """Return one content block as native JSON: it has no counterpart, so none of it may be lost."""
-    return bytes(raw(loads(data)["message"]["content"][number]))
+    return bytes(native_json(loads(data)["message"]["content"][number]))
 
 
 def _tell_message(told: Told, parts: list[Part], blobs: list[tuple[str, bytes]]) -> None:

@@ -32,6 +32,7 @@ from onward.importers.claude_blocks import (
 from onward.importers.claude_rows import LightRow, NotAnObject, Row, light_blocks_of, light_row_of, row_of
 from onward.importers.claude_tree import Tree
 from onward.importers.contract import (
+    UNTELLABLE,
     Counts,
     Draft,
     Line,
@@ -245,13 +246,20 @@ class ClaudeReader:
             ident = self._idents.of(data, self._state.anchor)
             return Outcome(verdict="raw", drafts=[self._raw(self._strand(number), data, None, ident)])
         except ValueError as error:
-            counts.broken += 1
-            kept = {"broken": why_broken(error), "text": data.decode("utf-8", "backslashreplace")}
-            draft = self._raw(
-                self._strand(number), body(kept), None, self._idents.of(data, self._state.anchor)
-            )
-            return Outcome(verdict="broken", why=why_broken(error), drafts=[draft])
-        return self._read_row(row, data, number)
+            return self._broken(error, data, number)
+        before = msgspec.structs.replace(counts)
+        try:
+            return self._read_row(row, data, number)
+        except UNTELLABLE as error:
+            self._state.counts = before
+            return self._broken(error, data, number)
+
+    def _broken(self, error: Exception, data: bytes, number: int) -> Outcome:
+        self._state.counts.broken += 1
+        kept = {"broken": why_broken(error), "text": data.decode("utf-8", "backslashreplace")}
+        ident = self._idents.of(data, self._state.anchor)
+        draft = self._raw(self._strand(number), body(kept), None, ident)
+        return Outcome(verdict="broken", why=why_broken(error), drafts=[draft])
 
     def _strand(self, number: int) -> Strand:
         tree = self._tree

@@ -10,7 +10,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from onward.core.codec import encode, loads
+from onward.core.codec import loads
+from onward.importers.contract import check_text, native_json
 
 EMPTY: Final = msgspec.Raw(b"")
 
@@ -118,7 +119,8 @@ class NotAnObject(ValueError):
 
 
 def row_of(data: bytes) -> Row:
-    """Decode a row. Raises NotAnObject, or ValueError when the line is not JSON."""
+    """Decode a row. Raises NotAnObject, or ValueError when the line is not JSON in UTF-8."""
+    check_text(data)
     try:
         return _row.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -127,6 +129,7 @@ def row_of(data: bytes) -> Row:
 
 def light_row_of(data: bytes) -> LightRow:
     """Decode as much of a row as the first pass needs. Raises like ``row_of``."""
+    check_text(data)
     try:
         return _light.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -141,7 +144,10 @@ def light_blocks_of(message: LightMessage | None) -> list[LightBlock] | None:
     try:
         return _light_blocks.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        found = loads(content)
+        try:
+            found = loads(content)
+        except ValueError:
+            return []  # the second pass says what is wrong with the row
         return [_piecewise(b, LightBlock) for b in found if isinstance(b, dict)]
 
 
@@ -160,7 +166,7 @@ def _piecewise(found: dict[str, Any], struct: Any) -> Any:
             continue
         value = found[f.encode_name]
         if f.type is msgspec.Raw:
-            fields[f.name] = raw(value)
+            fields[f.name] = native_json(value)
         elif f.encode_name == "message":
             kind = Message if struct is Row else LightMessage
             fields[f.name] = _piecewise(value, kind) if isinstance(value, dict) else None
@@ -181,8 +187,3 @@ def _piecewise(found: dict[str, Any], struct: Any) -> Any:
             except msgspec.ValidationError:
                 continue
     return struct(**fields)
-
-
-def raw(value: Any) -> msgspec.Raw:
-    """Return a value as native JSON."""
-    return msgspec.Raw(encode(value))

@@ -30,6 +30,7 @@ from onward.importers.codex_items import (
 )
 from onward.importers.codex_rows import Base, Item, NotAnObject, Row, item_in, row_of, spawned_by
 from onward.importers.contract import (
+    UNTELLABLE,
     Counts,
     Draft,
     Line,
@@ -37,6 +38,7 @@ from onward.importers.contract import (
     Strand,
     Survey,
     body,
+    native_json,
     pack,
     unpack,
     why_broken,
@@ -234,19 +236,17 @@ class CodexReader:
             ident = self._idents.of(data, self._state.anchor)
             return Outcome(verdict="raw", drafts=[self._draft("raw", "system", data, ident, None)])
         except ValueError as error:
-            counts.broken += 1
-            ident = self._idents.of(data, self._state.anchor)
-            kept = body({"broken": why_broken(error), "text": data.decode("utf-8", "backslashreplace")})
-            return Outcome(
-                verdict="broken",
-                why=why_broken(error),
-                drafts=[self._draft("raw", "system", kept, ident, None)],
-            )
+            return self._broken(error, data)
         state, strand = self._state, self.strands[""]
         state.anchor = ident[:12]
         state.at = moment_of(row.timestamp) or moment_of(item.timestamp) or state.at
         strand.at = strand.at or state.at
-        drafts = self._tell(row, item, ident)
+        before = msgspec.structs.replace(counts)
+        try:
+            drafts = self._tell(row, item, ident)
+        except UNTELLABLE as error:
+            self._state.counts = before
+            return self._broken(error, data)
         if drafts is None:
             counts.raw += 1
             return Outcome(
@@ -254,6 +254,13 @@ class CodexReader:
             )
         counts.mapped += 1
         return Outcome(verdict="mapped", drafts=drafts)
+
+    def _broken(self, error: Exception, data: bytes) -> Outcome:
+        self._state.counts.broken += 1
+        ident = self._idents.of(data, self._state.anchor)
+        kept = body({"broken": why_broken(error), "text": data.decode("utf-8", "backslashreplace")})
+        draft = self._draft("raw", "system", kept, ident, None)
+        return Outcome(verdict="broken", why=why_broken(error), drafts=[draft])
 
     def _tell(self, row: Row, item: Item, ident: str) -> list[Draft] | None:
         match row.type:
@@ -314,7 +321,7 @@ class CodexReader:
                 self._remember(self._state.heard, short_digest(item.message.strip()))
                 spoken = Item(
                     role="user" if user else "assistant",
-                    content=msgspec.Raw(msgspec.json.encode(item.message)),
+                    content=native_json(item.message),
                 )
                 if user:
                     self._ask(item.message)

@@ -197,7 +197,7 @@ def _input_of(item: Item) -> Any:
     try:
         msgspec.json.decode(data, type=msgspec.Raw)
         loads(data)
-    except (ValueError, msgspec.DecodeError):
+    except (ValueError, msgspec.DecodeError, RecursionError):
         return text
     return msgspec.Raw(data)
 

@@ -11,7 +11,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from onward.core.codec import encode, loads
+from onward.core.codec import loads
+from onward.importers.contract import check_text, native_json
 
 EMPTY: Final = msgspec.Raw(b"")
 
@@ -112,8 +113,9 @@ class NotAnObject(ValueError):
 def row_of(data: bytes) -> tuple[Row, Item]:
     """Return a line's envelope and item; a bare item gets an empty envelope.
 
-    Raises NotAnObject, or ValueError when the line is not JSON.
+    Raises NotAnObject, or ValueError when the line is not JSON in UTF-8.
     """
+    check_text(data)
     try:
         row = _row.decode(data)
         if row.payload is not None:
@@ -138,10 +140,10 @@ def _piecewise(found: dict[str, Any], struct: type[_T]) -> _T:
             continue
         value = found[f.encode_name]
         if f.type is msgspec.Raw:
-            fields[f.name] = msgspec.Raw(encode(value))
+            fields[f.name] = native_json(value)
             continue
         if f.name == "replacement_history":
-            fields[f.name] = [msgspec.Raw(encode(v)) for v in value] if isinstance(value, list) else None
+            fields[f.name] = [native_json(v) for v in value] if isinstance(value, list) else None
             continue
         try:
             fields[f.name] = msgspec.convert(value, f.type)
@@ -151,13 +153,16 @@ def _piecewise(found: dict[str, Any], struct: type[_T]) -> _T:
 
 
 def blocks_of(content: msgspec.Raw) -> list[ContentBlock] | None:
-    """Return content as blocks: a plain string is one block of text. None when it is neither."""
+    """Return content as blocks: a plain string is one block of text. None when it is neither, or cannot be held."""
     data = bytes(content)
     if data.startswith(b"["):
         try:
             return _blocks.decode(data)
         except _UNREADABLE:
-            found = loads(data)
+            try:
+                found = loads(data)
+            except ValueError:
+                return None
             return [_piecewise(b, ContentBlock) for b in found if isinstance(b, dict)]
     text = text_of(content)
     return None if text is None else [ContentBlock(type="text", text=text)]

@@ -20,6 +20,7 @@ import msgspec
 
 from onward.core.bodies import Checkpoint
 from onward.core.codec import encode, loads
+from onward.errors import InvalidInput
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 
@@ -222,8 +223,31 @@ def unpack(data: bytes, kind: type[_S]) -> _S:
         return msgspec.convert(loads(data), kind)
 
 
-def why_broken(error: ValueError) -> str:
+def native_json(value: Any) -> msgspec.Raw:
+    """Return a value as native JSON. Raises ValueError for one that is nested too deeply to be written."""
+    try:
+        return msgspec.Raw(encode(value))
+    except InvalidInput as error:
+        raise ValueError(str(error)) from None
+
+
+UNTELLABLE: Final = (ValueError, RecursionError, InvalidInput)
+"""What a reader meets where a record is JSON and yet holds what no event can: numbers out of range, a thousand levels."""
+
+
+def check_text(data: bytes) -> None:
+    """Raise UnicodeDecodeError for a line that is not UTF-8, anywhere in it.
+
+    The decoder looks only at what it makes values of; what passes through as native JSON would be found out much later.
+    """
+    if not data.isascii():
+        data.decode("utf-8")
+
+
+def why_broken(error: Exception) -> str:
     """Say in two words why a line could not be read. Positions inside it would be taken for lines of the file."""
     if isinstance(error, UnicodeDecodeError):
         return "not UTF-8"
-    return "nested too deeply" if "deep" in str(error) else "not JSON"
+    if isinstance(error, RecursionError) or "deep" in str(error):
+        return "nested too deeply"
+    return "a number out of range" if "no JSON number" in str(error) or "digits" in str(error) else "not JSON"

@@ -121,9 +121,9 @@ def _walk(root: Path, engine: str | None, seen: set[str], known: Known | None) -
         folders.sort()
         try:
             status = os.stat(folder)
-        except OSError as error:  # it was there a moment ago
+        except OSError as gone:  # it was there a moment ago
             folders.clear()
-            troubles.append(error)
+            troubles.append(gone)
             continue
         if (status.st_dev, status.st_ino) in visited:
             folders.clear()

@@ -45,6 +45,26 @@ _NASTY: Final = (
     b'{"timestamp":"not a time","type":"event_msg","payload":{"type":"user_message","message":"\\u0000"}}',
     b'{"timestamp":1e400,"type":"' + b"x" * 500 + b'"}',
     b'{"a":' * 3000 + b"1" + b"}" * 3000,
+    # What passes through unread: bytes that are no UTF-8, numbers out of range, a thousand levels.
+    *(
+        row.replace(b"VALUE", value)
+        for value in (b'"\xe4\xff"', b"1e999", b"-" + b"9" * 5000, b"[" * 985 + b"]" * 985)
+        for row in (
+            b'{"type":"user","uuid":"p","message":{"role":"user","content":VALUE}}',
+            b'{"type":"assistant","uuid":"q","message":{"content":[{"type":"odd","x":VALUE}]}}',
+            b'{"type":"assistant","uuid":"s","message":{"content":[{"type":"tool_use","id":1,"input":VALUE}]}}',
+            b'{"type":"user","uuid":"t","message":{"content":[{"type":"tool_result","content":[{"type":"image","source":VALUE}]}]}}',
+            b'{"type":"system","subtype":"api_error","uuid":"v","error":VALUE}',
+            b'{"type":"response_item","payload":{"type":"message","role":"user","content":[VALUE]}}',
+            b'{"type":"response_item","payload":{"type":"function_call","call_id":2,"input":VALUE}}',
+            b'{"type":"response_item","payload":{"type":"function_call_output","call_id":"w","output":[{"image_url":"x","y":VALUE}]}}',
+            b'{"type":"compacted","payload":{"replacement_history":[VALUE]}}',
+        )
+    ),
+    b'{"type":"response_item","payload":{"type":"function_call","call_id":"x","arguments":"'
+    + b"[" * 3000
+    + b"]" * 3000
+    + b'"}}',
 )
 """Lines that no reader may trip over; each is a record, or blank, or broken, and nothing else."""
 
