@@ -71,6 +71,7 @@ def test_an_address_that_was_read_again_is_recommended_to_everyone_after(world: 
     recalling.read_at(world.platform, address, asked_by=successor)
     # To the session itself, which may go on elsewhere, and to whoever continues the predecessor again.
     assert often_recalled(world.platform, successor) == [address]
+    assert often_recalled(world.platform, session) == [address]
     world.say(session, "Once more.")
     _, sibling, _ = succeeded(world, session=session)
     assert often_recalled(world.platform, sibling) == [address]

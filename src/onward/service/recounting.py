@@ -10,17 +10,19 @@ It is deliberately a count and no judgement: a recall may be idle curiosity, and
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from onward.core.bodies import Recalled
 from onward.core.codec import body_of
-from onward.core.manifest import Manifest
 from onward.core.records import Run
 from onward.errors import ManifestNotFound
 from onward.service.platform import Platform
 from onward.store.contract import Append, Batch, SessionQuery
+
+if TYPE_CHECKING:
+    from onward.core.manifest import Manifest
 
 PAGE: Final = 1000
 READ_WEIGHT: Final = 2
@@ -148,31 +150,18 @@ def often_recalled(platform: Platform, session_id: str) -> list[str]:
 
 
 def _family(platform: Platform, session_id: str) -> Iterator[str]:
-    """Yield a session, its predecessors, and everything else that those were continued in."""
-    seen = {session_id}
-    yield session_id
-    current = session_id
+    """Yield a session and its predecessors, each with everything that it was continued in."""
+    seen: set[str] = set()
+    current: str | None = session_id
     for _ in range(LONGEST_LINE):
-        above = next(
-            (
-                ln
-                for ln in platform.store.links(current)
-                if ln.to_session == current and ln.type == "continuation"
-            ),
-            None,
-        )
-        if above is None or not platform.may_read(above.from_session):
+        if current is None or not platform.may_read(current):
             return
-        current = above.from_session
-        siblings = [
-            ln.to_session
-            for ln in platform.store.links(current)
-            if ln.type == "continuation" and ln.from_session == current
-        ]
-        for name in (current, *siblings):
+        links = [ln for ln in platform.store.links(current) if ln.type == "continuation"]
+        for name in (current, *(ln.to_session for ln in links if ln.from_session == current)):
             if name not in seen and platform.may_read(name):
                 seen.add(name)
                 yield name
+        current = next((ln.from_session for ln in links if ln.to_session == current), None)
 
 
 def _successors(platform: Platform) -> Iterator[str]:
