@@ -136,7 +136,7 @@ def often_recalled(platform: Platform, session_id: str) -> list[str]:
     """Return the addresses that this session and its predecessors had to go back for, most often first, at most 32.
 
     An address is ``ses_…:12`` or ``ses_…:12-18``. It counts when a projection had left it out and it was read exactly
-    once, or found by search twice. Other successors of the same predecessors count too: they began from the same
+    once, or found by search twice. What came of these sessions counts too: earlier successors began from the same
     material.
     """
     platform.session(session_id)
