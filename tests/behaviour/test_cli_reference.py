@@ -69,8 +69,8 @@ def test_help_loads_nothing_heavy_and_a_query_neither_engines_nor_asyncio(onward
     onward.new()
     program = (
         "import sys; from onward.surfaces.cli import main; main.run(sys.argv[1:]); "
-        "sys.stderr.write(' '.join(m for m in ('msgspec', 'asyncio', 'inspect', 'sqlite3', 'typing_extensions', "
-        "'onward.runner', 'onward.store.sqlite_writer', 'onward.core.transcript') if m in sys.modules))"
+        "sys.stderr.write(' '.join(m for m in ('msgspec', 'asyncio', 'inspect', 'sqlite3', 'hashlib', 'json', "
+        "'typing_extensions', 'onward.runner', 'onward.store.sqlite_writer', 'onward.core.transcript') if m in sys.modules))"
     )
 
     def loaded(*args: str) -> set[str]:

@@ -10,7 +10,6 @@ slower second way that keeps them as escapes.
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any, Final
 
@@ -93,6 +92,8 @@ def encode(body: Body | dict[str, Any]) -> bytes:
             return _encoder.encode(body)
         except UnicodeEncodeError:
             plain = msgspec.to_builtins(body, enc_hook=_plain)
+            import json
+
             return json.dumps(plain, ensure_ascii=True, separators=(",", ":")).encode("ascii")
     except RecursionError:
         raise InvalidInput(what="a body", why="it is nested too deeply to be written as JSON") from None
@@ -105,6 +106,8 @@ def loads(data: bytes) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError):
         try:
             # Python would take NaN, and read 1e400 as infinity; neither could be written back.
+            import json  # late, like the other: few texts need what msgspec refuses
+
             return json.loads(data.decode("utf-8"), parse_constant=_no_number, parse_float=_finite)
         except RecursionError:
             raise ValueError("nested too deeply") from None

@@ -9,8 +9,10 @@ Nothing here stores or reads events; ``onward verify`` and the stores call these
 
 from __future__ import annotations
 
-import hashlib
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import hashlib
 
 GENESIS: Final = bytes(32)
 """The chain value before the first event of a session."""
@@ -21,11 +23,23 @@ _SHORT: Final = 8192
 """Bytes up to which copying them beside the salt costs less than a second call."""
 
 
+def sha256(data: Any = b"") -> hashlib._Hash:
+    """Return a SHA-256 of bytes.
+
+    The first call takes this name over for ``hashlib.sha256`` itself. Reading and searching need no digest, and loading the
+    library of ciphers behind them would cost a fifth of a start of the interpreter.
+    """
+    import hashlib
+
+    globals()["sha256"] = hashlib.sha256
+    return hashlib.sha256(data)
+
+
 def body_digest(salt: bytes, body: bytes) -> bytes:
     """Return the 32-byte digest of a body under its salt."""
     if len(body) <= _SHORT:
-        return hashlib.sha256(salt + body).digest()
-    h = hashlib.sha256(salt)
+        return sha256(salt + body).digest()
+    h = sha256(salt)
     h.update(body)
     return h.digest()
 
@@ -45,12 +59,12 @@ def header_bytes(
 
 def chain_digest(previous: bytes, header: bytes, digest: bytes) -> bytes:
     """Return the 32-byte chain value of one event, given the value of the event before it."""
-    return hashlib.sha256(previous + header + digest).digest()
+    return sha256(previous + header + digest).digest()
 
 
 def content_digest(data: bytes) -> str:
     """Return the public form of a content digest, ``sha256:<hex>``: blobs, projections, manifests."""
-    return "sha256:" + hashlib.sha256(data).hexdigest()
+    return "sha256:" + sha256(data).hexdigest()
 
 
 def spell(digest: bytes) -> str:

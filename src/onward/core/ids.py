@@ -9,9 +9,9 @@ Source of the format: the ULID specification (48-bit milliseconds, 80 bits of en
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final, Protocol
 
+from onward.core import digests
 from onward.errors import InvalidId
 
 SESSION: Final = "ses"
@@ -79,7 +79,7 @@ def derived_id(prefix: str, at_us: int, *parts: str | bytes | int) -> str:
         raw = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")
         told += len(raw).to_bytes(8, "big")
         told += raw
-    return make_id(prefix, at_us, hashlib.sha256(told).digest()[:10])
+    return make_id(prefix, at_us, digests.sha256(told).digest()[:10])
 
 
 def pack_id(value: str) -> bytes:

@@ -9,7 +9,6 @@ With ``--json`` standard output holds exactly one document, in UTF-8 whatever th
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from typing import Any, Final
@@ -117,6 +116,8 @@ def _piecewise(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
+        import json
+
         return json.dumps(value).encode("ascii")
 
 
