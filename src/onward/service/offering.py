@@ -153,9 +153,14 @@ def offered_tools(platform: Platform, run: Run, *, window: int | None = None) ->
             limit=int(given.get("limit") or 10),
             asked_by=run,
         )
-        lines = [f"{h.session} [{h.seq}] {h.who}: {h.text}" for h in found.hits]
+        lines = [
+            f"{h.session} [{h.seq}] {h.who}: {h.text}"
+            + (f" (superseded by {h.superseded_by})" if h.superseded_by else "")
+            for h in found.hits
+        ]
         text = fence("\n".join(lines) or "nothing found", "search results")
-        return ToolOutcome(output=text + ("" if found.complete else "\nThe search was not complete."))
+        told = () if found.complete else ("The search was not complete.", *found.notes)
+        return ToolOutcome(output="\n".join((text, *told)))
 
     return (
         _tool(
