@@ -56,6 +56,10 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Record)
 
+_PAGE: Final = 8192
+"""Bytes of a page in a new file: messages of the usual size leave less of it empty than of a smaller one."""
+_LOG: Final = 4 * 1024 * 1024
+"""Bytes of the write-ahead log from which a commit takes it into the file. Somebody waits for that, so it is not more."""
 _IDLE_READERS: Final = 4
 _SCAN: Final = 256
 _CATCH_UP: Final = 5
@@ -117,10 +121,13 @@ class SqliteStore:
                 raise StoreBusy(path=self.path, seconds=BUSY_SECONDS)
             try:
                 connection = undo.enter_context(contextlib.closing(connect(self.path)))
+                connection.execute(f"PRAGMA page_size = {_PAGE}")
                 connection.execute("PRAGMA journal_mode = WAL").fetchone()
                 connection.execute(
                     f"PRAGMA synchronous = {'NORMAL' if self._synchronous.upper() == 'NORMAL' else 'FULL'}"
                 )
+                (page,) = connection.execute("PRAGMA page_size").fetchone()
+                connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG // page}").fetchone()
                 migrate(connection, APPLICATION_ID, self.path)
             except sqlite3.Error as error:
                 raise translated(error, self.path) from error
