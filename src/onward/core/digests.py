@@ -26,8 +26,8 @@ _SHORT: Final = 8192
 def sha256(data: Any = b"") -> hashlib._Hash:
     """Return a SHA-256 of bytes.
 
-    The first call takes this name over for ``hashlib.sha256`` itself. Reading and searching need no digest, and loading the
-    library of ciphers behind them would cost a fifth of a start of the interpreter.
+    The first call takes this name over for ``hashlib.sha256`` itself: commands that read no event start without the library
+    of ciphers behind it, which would cost them a fifth of a start of the interpreter.
     """
     import hashlib
 

@@ -15,7 +15,6 @@ import os
 import threading
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 from onward.errors import EmbeddingFailed, MissingExtra
@@ -57,19 +56,19 @@ class GgufEmbedder:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, pooling: str | None = None) -> None:
-        self._path = Path(path).expanduser()
+        self._path = os.path.expanduser(os.fspath(path))
         self._pooling = pooling
 
     @property
     def name(self) -> str:
         """Return the name of the file, without its folder."""
-        return self._path.name
+        return os.path.basename(self._path)
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a vector for each text, see ``Embedder``."""
         out: list[list[float]] = []
         with _lock:
-            key = (str(self._path), self._pooling)
+            key = (self._path, self._pooling)
             if key not in _loaded:
                 _loaded[key] = self._load()
             for start in range(0, len(texts), _AT_ONCE):
@@ -93,7 +92,7 @@ class GgufEmbedder:
         return [item["embedding"] for item in found]
 
     def _load(self) -> Any:
-        if not self._path.is_file():
+        if not os.path.isfile(self._path):
             raise EmbeddingFailed(model=self.name, why=f"{MODEL_VARIABLE} names no file")
         if importlib.util.find_spec("xllamacpp") is None:
             raise MissingExtra(feature="Embedding", extra="local")
@@ -104,7 +103,7 @@ class GgufEmbedder:
         import xllamacpp
 
         params = xllamacpp.CommonParams()
-        params.model.path = str(self._path)
+        params.model.path = self._path
         params.embedding = True
         if self._pooling is not None:
             kinds = xllamacpp.llama_pooling_type
@@ -122,7 +121,7 @@ class GgufEmbedder:
         with tempfile.TemporaryDirectory(prefix="onward-") as folder:
             if hasattr(socket, "AF_UNIX"):
                 # llama.cpp insists on a listener; this one is gone with its folder.
-                params.hostnames = [str(Path(folder, "s.sock"))]
+                params.hostnames = [os.path.join(folder, "s.sock")]
             try:
                 return xllamacpp.Server(params)
             except Exception as failed:
