@@ -38,8 +38,8 @@ CANDIDATES: Final = 500
 """Matches that one question to the store names at most."""
 LOADED: Final = 300
 """Of the matches that were named, how many are loaded and scored in full, the weightiest first."""
-LOADED_ALONE: Final = 150
-"""The same for a question of one word. All its matches weigh alike, so these are the newest, and those beside another."""
+LOADED_ALONE: Final = 200
+"""For a question of one word, how many of its newest matches are named, loaded and scored: they all weigh alike."""
 ASKING: Final = 40
 """Of the best candidates that ask something, how many have the events behind them loaded too."""
 AFTER: Final = 4
@@ -80,6 +80,8 @@ class _Pool(msgspec.Struct, kw_only=True):
     """The matches of a question, and what is known about them."""
 
     held: dict[Place, set[str]]
+    named: int
+    """How many matches each question to the store names at most."""
     weights: dict[str, float] | None = None
     full: tuple[str, ...] = ()
     """The words that stand in more events than were named."""
@@ -112,7 +114,7 @@ def find(
     pool = _pool(platform, terms, within)
     held = {place: terms for place, terms in pool.held.items() if _in_view(lineage, *place)}
     weighed = pool.weights or dict.fromkeys(terms, 1.0)
-    places = pooling.chosen(held, weighed, LOADED if len(terms) > 1 else LOADED_ALONE)
+    places = pooling.chosen(held, weighed, LOADED)
     shelf = _Shelf(platform, terms, lineage)
     shelf.load(places)
     distance = {name: seen.distance for name, seen in view.items()}
@@ -161,18 +163,18 @@ def _share(replaced: Superseded | None) -> float:
 
 def _pool(platform: Platform, terms: Sequence[str], within: Sequence[str] | None) -> _Pool:
     """Put the questions to the store that ``core.pooling`` asks for."""
-    pool = _Pool(held={})
+    pool = _Pool(held={}, named=CANDIDATES if len(terms) > 1 else LOADED_ALONE)
 
     def ask(wanted: tuple[str, ...]) -> tuple[list[Place], bool]:
         matches = platform.store.search(
-            wanted, account_id=platform.account_id, sessions=within, limit=CANDIDATES
+            wanted, account_id=platform.account_id, sessions=within, limit=pool.named
         )
         places: list[Place] = [(match.session_id, match.seq) for match in matches.found]
         for place in places:
             pool.held.setdefault(place, set()).update(wanted)
         # Fewer than were asked for, and still not complete: then it is the index that lags.
-        pool.lagging |= not matches.complete and len(places) < CANDIDATES
-        return places, not matches.complete and len(places) >= CANDIDATES
+        pool.lagging |= not matches.complete and len(places) < pool.named
+        return places, not matches.complete and len(places) >= pool.named
 
     _, more = ask(tuple(terms))
     if len(terms) == 1 or more:
@@ -256,7 +258,7 @@ def _notes(platform: Platform, pool: _Pool, unloaded: int) -> tuple[str, ...]:
     if pool.full:
         names = ", ".join(repr(term) for term in pool.full[:5])
         notes.append(
-            f"More than {CANDIDATES} events hold {names}; of older ones only those with other words of the query were "
+            f"More than {pool.named} events hold {names}; of older ones only those with other words of the query were "
             "ranked: add a rarer word, or look in fewer sessions."
         )
     elif unloaded > 0:
