@@ -189,7 +189,7 @@ def _densest(text: str, terms: Sequence[str], size: int) -> int:
     worth: list[float] = []
     for number, term in enumerate(terms):
         beginning = stem(term)[:-1] or term
-        places = []
+        places: list[int] = []
         at = text.find(beginning)
         while at >= 0 and len(places) < OCCURRENCES:
             places.append(at)

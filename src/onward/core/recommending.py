@@ -239,9 +239,9 @@ class _Reading:
         for event, _ in hits:
             self.cite(event, self._why(event))
         for place in self.material.ranked[:MAX_HITS]:
-            event = self._at(place)
-            if event is not None and event.id != self.material.initiating.id and self._is_small(event):
-                self.cite(event, self._why(event))
+            ranked = self._at(place)
+            if ranked and ranked.id != self.material.initiating.id and self._is_small(ranked):
+                self.cite(ranked, self._why(ranked))
         for event, _ in decisions:
             self.cite(event, "a decision or correction")
         for event, _ in constraints:

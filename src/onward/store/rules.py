@@ -50,7 +50,7 @@ def patched_session(session: Session, patch: SessionPatch) -> Session:
 
 
 def patched_link(link: Link, patch: LinkPatch) -> Link:
-    """Return a link with the news of a patch; those at None keep what is there. A child reports once: the first one counts."""
+    """Return a link with the news of a patch; those at None keep what is there. Of a child's reports the first counts."""
     kept = ("link_id",) if link.reported_at is None else ("link_id", "reported_at", "outcome")
     return msgspec.structs.replace(link, **_given(patch, but=kept))
 
