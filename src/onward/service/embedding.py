@@ -10,7 +10,6 @@ A model that is configured and cannot be used is an error of the search that ask
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import threading
 from collections.abc import Sequence
@@ -94,12 +93,13 @@ class GgufEmbedder:
     def _load(self) -> Any:
         if not os.path.isfile(self._path):
             raise EmbeddingFailed(model=self.name, why=f"{MODEL_VARIABLE} names no file")
-        if importlib.util.find_spec("xllamacpp") is None:
-            raise MissingExtra(feature="Embedding", extra="local")
+        import importlib.util
         import secrets
         import socket
         import tempfile
 
+        if importlib.util.find_spec("xllamacpp") is None:
+            raise MissingExtra(feature="Embedding", extra="local")
         import xllamacpp
 
         params = xllamacpp.CommonParams()

@@ -24,6 +24,7 @@ from onward.store.contract import Append, Batch, SessionQuery
 if TYPE_CHECKING:
     from onward.core.manifest import Manifest
 
+
 PAGE: Final = 1000
 READ_WEIGHT: Final = 2
 """What an exact read of an address counts beside a search that returned it: it was wanted, not only found."""

@@ -113,8 +113,8 @@ def find(
     lineage = view if chosen == "lineage" else {}
     pool = _pool(platform, terms, within)
     held = {place: terms for place, terms in pool.held.items() if _in_view(lineage, *place)}
-    weighed = pool.weights or dict.fromkeys(terms, 1.0)
-    places = pooling.chosen(held, weighed, LOADED)
+    # Where more events hold all the words than were named, nothing tells the named ones apart yet.
+    places = list(held) if pool.weights is None else pooling.chosen(held, pool.weights, LOADED)
     shelf = _Shelf(platform, terms, lineage)
     shelf.load(places)
     distance = {name: seen.distance for name, seen in view.items()}
