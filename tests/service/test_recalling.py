@@ -296,6 +296,27 @@ def test_recalled_text_is_fenced_and_cannot_close_its_fence(world: World) -> Non
     assert not [line for line in answer.output.splitlines() if line.startswith("[99]")]
 
 
+def test_an_agent_reads_an_event_with_its_neighbours_and_walks_the_lineage(world: World) -> None:
+    session_id = world.log.start("Before").id
+    asked = [world.say(session_id, f"Fact {n}.") for n in range(5)]
+    made = world.log.continue_session(session_id, COMMAND)
+    result = world.log.run(
+        made.successor,
+        engine=script(
+            Call(name="read_events", input={"event": asked[2].id, "around": 1}),
+            Call(name="read_events", input={"walk": "back", "limit": 3}),
+            Call(name="read_events", input={"walk": "sideways"}),
+            Say(text="Read."),
+        ),
+    )
+    assert result.state == "completed"
+    near, back, wrong = [b for b in bodies(world.events(made.successor), ToolResult)]
+    for n, shown in enumerate((False, True, True, True, False)):
+        assert (f"Fact {n}." in str(near.output)) is shown
+    assert "continued" in str(back.output)
+    assert wrong.status == "error"
+
+
 def test_a_cited_source_is_what_recall_returns_for_its_address(world: World) -> None:
     session_id = world.conversation()
     made = world.log.continue_session(session_id, CITING)

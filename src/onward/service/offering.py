@@ -81,6 +81,18 @@ READ_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "session": {"type": "string", "description": "The session to read; this one if left out."},
+        "event": {"type": "string", "description": "One event by its id, evt_…, instead of a session."},
+        "around": {
+            "type": "integer",
+            "minimum": 0,
+            "maximum": 50,
+            "description": "So many events to each side as well.",
+        },
+        "walk": {
+            "type": "string",
+            "enum": ["back", "forward"],
+            "description": "Read across the session's link instead: where it came from, or where it went on.",
+        },
         "from_seq": {"type": "integer", "minimum": 1},
         "to_seq": {"type": "integer", "minimum": 1},
         "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
@@ -133,15 +145,18 @@ def offered_tools(platform: Platform, run: Run, *, window: int | None = None) ->
 
     def read_events(_call: str, given: dict[str, Any]) -> ToolOutcome:
         session = str(given.get("session") or run.session_id)
-        found = recalling.read_lines(
-            platform,
-            session,
-            int(given.get("from_seq") or 1),
-            int(given["to_seq"]) if given.get("to_seq") else None,
-            limit=int(given.get("limit") or 200),
-            asked_by=run,
-        )
-        text = fence("\n".join(found.lines), "recalled events", session=session)
+        limit = int(given.get("limit") or 200)
+        first = int(given.get("from_seq") or 1)
+        last = int(given["to_seq"]) if given.get("to_seq") else None
+        around = int(given.get("around") or 0)
+        if given.get("walk"):
+            found = recalling.walk(platform, session, given["walk"], limit=limit, asked_by=run)
+        elif given.get("event") or around:
+            named = str(given.get("event") or f"{session}:{first}-{last or first}")
+            found = recalling.read_at(platform, named, before=around, after=around, limit=limit, asked_by=run)
+        else:
+            found = recalling.read_lines(platform, session, first, last, limit=limit, asked_by=run)
+        text = fence("\n".join(found.lines), "recalled events", session=found.session)
         return ToolOutcome(output=text + (f"\nRead on from {found.next}." if found.next else ""))
 
     def search(_call: str, given: dict[str, Any]) -> ToolOutcome:
