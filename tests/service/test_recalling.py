@@ -310,7 +310,7 @@ def test_an_agent_reads_an_event_with_its_neighbours_and_walks_the_lineage(world
         ),
     )
     assert result.state == "completed"
-    near, back, wrong = [b for b in bodies(world.events(made.successor), ToolResult)]
+    near, back, wrong = bodies(world.events(made.successor), ToolResult)
     for n, shown in enumerate((False, True, True, True, False)):
         assert (f"Fact {n}." in str(near.output)) is shown
     assert "continued" in str(back.output)
