@@ -261,8 +261,9 @@ def test_a_full_disk_refuses_and_keeps_all_that_was_promised(tmp_path: Path) -> 
         subprocess.run(["umount", str(disk)], check=True)
 
 
+# Everything that is loaded late is loaded before the rights are given up: libraries need not be readable without them.
 UNPRIVILEGED = """
-import json, os, sys
+import hashlib, json, os, sys
 from onward.errors import OnwardError
 from onward.store.contract import Append, Batch
 from onward.store.sqlite import SqliteStore
