@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
@@ -69,6 +70,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[HOME] = home = tempfile.mkdtemp(prefix="onward-tests-")
     for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
         os.environ[name] = str(Path(home, name.lower()))
+    # Shells start background jobs deaf to interrupts, and children inherit that: tests that press Ctrl-C need an ear.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     GUARD.install()
 
 
