@@ -6,8 +6,8 @@ between with work, so the facts lie early, in the middle and late. Each answer i
 conversation only; the values it is easily mistaken for are listed with it. A purpose names what somebody wants to go on
 with, and never what will be asked: several questions share one.
 
-It is deliberately small and plain: the model that answers has 135 million parameters. Nothing here was changed after a
-condition had been seen to fail on it.
+It is deliberately small and plain: the model that answers has 135 million parameters. Nothing here may be changed because a
+condition fails on it.
 """
 
 from __future__ import annotations
