@@ -23,7 +23,7 @@ class Claude:
         self.rows: list[Row | bytes] = []
         self.every = {
             "sessionId": session,
-            "cwd": "/work/shop",
+            "cwd": "/srv/shop",
             "version": "2.1.40",
             "isSidechain": False,
             **every,

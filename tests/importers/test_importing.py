@@ -49,7 +49,7 @@ def test_a_session_becomes_a_session_with_its_dialogue_in_order(desk: Desk) -> N
     assert session.workspace_id is not None
     workspace = desk.store.workspace_by_id(session.workspace_id)
     assert workspace is not None
-    assert workspace.path == "/work/shop"
+    assert workspace.path == "/srv/shop"
     assert desk.said(session.id) == ["Rename the parser", "Renamed.", "And the tests?", "Those too."]
 
 
