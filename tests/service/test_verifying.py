@@ -110,10 +110,30 @@ def test_a_stamp_that_was_rewritten_is_found_at_the_first_event_that_carries_it(
 def test_a_removed_event_is_found_where_it_was(filed: Filed, place: str) -> None:
     seq = {"first": 1, "middle": 5, "last": filed.head}[place]
     assert filed.edit("DELETE FROM events WHERE id = ?", filed.event(seq)) == 1
-    found = filed.verified(filed.session)
+    for found in (filed.verified(filed.session), filed.verified()):  # the whole store names it as exactly
+        assert found.first_failure is not None
+        assert (found.first_failure.session, found.first_failure.seq) == (filed.session, seq)
+        assert "removed" in found.first_failure.why
+
+
+@pytest.mark.requirement("L2", "L1")
+def test_a_removed_event_whose_gap_was_closed_is_found_by_the_whole_store_where_it_was(filed: Filed) -> None:
+    behind = [filed.event(seq) for seq in range(5, filed.head + 1)]
+    assert filed.edit("DELETE FROM events WHERE id = ?", behind[0]) == 1
+    for seq, event in enumerate(behind[1:], 5):
+        filed.edit("UPDATE events SET seq = ? WHERE id = ?", seq, event)
+    filed.edit("UPDATE sessions SET head_seq = head_seq - 1 WHERE id = ?", filed.session)
+    found = filed.verified()
     assert found.first_failure is not None
-    assert found.first_failure.seq == seq
-    assert "removed" in found.first_failure.why
+    assert (found.first_failure.session, found.first_failure.seq) == (filed.session, 5)
+
+
+@pytest.mark.requirement("L2", "L4")
+def test_an_event_whose_stamp_leads_nowhere_is_shown_as_damaged_and_named(filed: Filed) -> None:
+    assert filed.edit("UPDATE events SET stamp = 9999 WHERE id = ?", filed.event(5)) == 1
+    found = filed.verified()
+    assert found.first_failure is not None
+    assert (found.first_failure.session, found.first_failure.seq) == (filed.session, 5)
 
 
 @pytest.mark.requirement("L2", "L1")

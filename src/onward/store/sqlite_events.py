@@ -44,7 +44,9 @@ class Stamps:
 
     def of(self, connection: sqlite3.Connection, number: int) -> tuple[str, str, Source]:
         """Return kind, actor and the bare source behind a number."""
-        return self._sources.get(number) or self.load(connection)[number]
+        known = self._sources.get(number) or self.load(connection).get(number)
+        # A damaged number leads nowhere. What stands in its place matches no chain, so verifying names the event.
+        return known or (f"damaged (stamp {number})", "system", Source(producer="unknown"))
 
     def of_kinds(self, connection: sqlite3.Connection, kinds: Sequence[str]) -> list[int]:
         """Return the numbers of all stamps with one of these kinds."""
