@@ -386,7 +386,9 @@ _ALL: Final = (
         "upkeep:erase",
         "Erase what one event says, for good.",
         "The digest stays, so the chain still verifies; the text leaves the log and the search index, and the erasure is "
-        "itself an event. This cannot be undone.\n\nJSON: {session, seq, event, erasure}.",
+        "itself an event. This cannot be undone. What was quoted elsewhere before stays there: in projections and "
+        "references, which are events of their own, and in the handoffs of manifests."
+        "\n\nJSON: {session, seq, event, erasure}.",
         usage="SES:SEQ --yes",
         arguments=(Argument("SES:SEQ", "The event to erase."),),
         options=(

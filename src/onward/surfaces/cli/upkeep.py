@@ -34,10 +34,16 @@ def erase(call: Call) -> int:
     with opened(call) as platform:
         event = addresses.event(platform, call["ses"])
         note = sessions.erase(platform, event.id, reason=call["reason"] or "")
+        successors = [link.to_session for link in sessions.continuations(platform, event.session_id)]
     if call.json:
         screen.document(
             {"session": event.session_id, "seq": event.seq, "event": event.id, "erasure": note.id}
         )
     else:
         screen.say(f"Event {event.seq} of {event.session_id} is erased; event {note.seq} records it.")
+        if successors:
+            screen.say(
+                f"It may have been quoted in what this went on in ({', '.join(successors)}): in the projection, which "
+                "can be erased there, and in the handoff of the manifest, which cannot yet."
+            )
     return 0
