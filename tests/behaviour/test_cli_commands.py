@@ -19,6 +19,7 @@ from onward.core.columns import columns
 from onward.store.migrate import newest
 from onward.surfaces.cli import main
 from onward.surfaces.cli.catalogue import COMMANDS
+from onward.testing.stub_models import Reply, StubModels
 
 SESSION = re.compile(r"ses_[0-9A-Z]{26}")
 
@@ -439,3 +440,14 @@ def test_the_newest_events_are_read_from_the_end(onward: Program) -> None:
     assert onward("read", session, "--tail", "500", "--json").document["events"] == every
     assert onward("read", f"{session}:2", "--tail", "2").status == 2
     assert onward("read", session, "--tail", "0").code == "limit_exceeded"
+
+
+def test_a_model_that_is_named_for_a_run_is_enough_for_the_model_engine(onward: Program) -> None:
+    with StubModels([Reply(text="Served.")]) as stub:
+        done = onward(
+            "run", "--new", "Asked", "Hello?", "--engine", "model", "--model", "any",
+            "--engine-option", f"base_url={stub.base_url('openai')}", "--json",
+        )  # fmt: skip
+        (request,) = stub.requests
+    assert done.document["reply"] == "Served."
+    assert request.body["model"] == "any"

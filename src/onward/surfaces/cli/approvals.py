@@ -52,7 +52,7 @@ def approve(call: Call) -> int:
         named = asked.engine or session.engine
         engine = None
         if not call["no_run"] and choosing.engine_name(call["engine"], named) is not None:
-            engine = choosing.engine(call["engine"], call["engine_option"], named)
+            engine = choosing.engine(call["engine"], call["engine_option"], named, model=call["model"])
         made = approving.accept(
             platform,
             asked.id,

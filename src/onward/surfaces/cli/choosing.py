@@ -27,8 +27,13 @@ def engine_name(named: str | None, *of_session: str | None) -> str | None:
     return known[0] if known else os.environ.get(VARIABLE) or None
 
 
-def engine(named: str | None, options: Sequence[str], *of_session: str | None) -> Engine:
-    """Return the engine to use, ready to run. Raises InvalidInput when none is named, EngineUnavailable."""
+def engine(
+    named: str | None, options: Sequence[str], *of_session: str | None, model: str | None = None
+) -> Engine:
+    """Return the engine to use, ready to run. Raises InvalidInput when none is named, EngineUnavailable.
+
+    ``model`` is the model that was asked for; the engine `model` cannot say whether it can run without knowing it.
+    """
     name = engine_name(named, *of_session)
     if name is None:
         wrote = next((n for n in of_session if n), None)
@@ -39,7 +44,10 @@ def engine(named: str | None, options: Sequence[str], *of_session: str | None) -
             "machine (pip install 'onward[local]'), `model` asks a provider's API, `script` plays what it is told; "
             "`onward doctor` says what can run here",
         )
-    made = engine_by_name(name, **engine_options(options))
+    chosen = engine_options(options)
+    if name == "model" and model is not None:
+        chosen.setdefault("model", model)
+    made = engine_by_name(name, **chosen)
     if (cause := made.unavailable()) is not None:
         raise EngineUnavailable(engine=name, why=cause)
     return made

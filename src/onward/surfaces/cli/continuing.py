@@ -188,7 +188,7 @@ def _engine(call: Call, session: Session) -> Engine | None:
         return None
     if choosing.engine_name(call["engine"], session.engine) is None:
         return None
-    return choosing.engine(call["engine"], call["engine_option"], session.engine)
+    return choosing.engine(call["engine"], call["engine_option"], session.engine, model=call["model"])
 
 
 def _options(call: Call) -> bytes:

@@ -70,7 +70,7 @@ def _engine(call: Call, target: Session) -> Engine | None:
         return None
     if choosing.engine_name(call["engine"], target.engine) is None:
         return None
-    return choosing.engine(call["engine"], call["engine_option"], target.engine)
+    return choosing.engine(call["engine"], call["engine_option"], target.engine, model=call["model"])
 
 
 def quoted(one: RecalledReference) -> str:

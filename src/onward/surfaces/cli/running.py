@@ -52,6 +52,7 @@ def run(call: Call) -> int:
             call["engine_option"],
             queued.engine if queued else None,
             session.engine if session else None,
+            model=call["model"],
         )
         if session is None:
             if text is not None and MARK in text:  # before anything is made, everything it mentions is found
