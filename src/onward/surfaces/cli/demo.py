@@ -17,19 +17,22 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 import onward
 from onward.core.bodies import Message
 from onward.core.codec import body_of
 from onward.core.lines import said, who
 from onward.engines import engine_by_name
 from onward.errors import EngineUnavailable, OnwardError
+from onward.service.drafting import Draft
 
 RECORDED: Final = Path(__file__).parent / "recorded" / "tidewatch.jsonl"
 """A session written by the real program, see the README beside it."""
 FACT: Final = "8417"
 """The answer to the last question. It stands in the predecessor and nowhere else."""
 PURPOSE: Final = "Answer the open question and prepare the release."
-BUDGET: Final = 1500
+BUDGET: Final = 1000
 """Tokens for the projection: the model of the demo has a window of four thousand."""
 ANSWER: Final[dict[str, Any]] = {"stop": ["\n\n"], "max_tokens": 80}
 """One paragraph: a model of this size is at its best in its first."""
@@ -81,7 +84,10 @@ def _story(log: onward.Onward, told: _Teller, folder: Path) -> dict[str, Any]:
     told.text("Its engine has reached its usage limit: nobody answered the last question.")
 
     told.title("2  Continue in a fresh, linked session")
-    draft = log.draft(before, PURPOSE, title="Tidewatch release", budget=BUDGET)
+    draft = edited(log.draft(before, PURPOSE, title="Tidewatch release", budget=BUDGET))
+    told.text(
+        "The draft is edited as a person would for so small a model: it keeps one source and no statements."
+    )
     made = log.continue_session(before, draft, key="demo", budget=BUDGET, engine="local")
     again = log.continue_session(before, draft, key="demo", budget=BUDGET, engine="local")
     record = log.manifest(made.successor)
@@ -138,6 +144,13 @@ def _story(log: onward.Onward, told: _Teller, folder: Path) -> dict[str, Any]:
         "opening": seeded.opening,
         "verified": checked.ok,
     }
+
+
+def edited(draft: Draft) -> Draft:
+    """Return a draft as it is sent: the agent's last answer as its source, and nothing for a small model to repeat."""
+    handoff = msgspec.structs.replace(draft.handoff, established_facts=(), decisions=(), cautions=())
+    closing = tuple(source for source in draft.sources if "closing note" in source.relevance)
+    return msgspec.structs.replace(draft, handoff=handoff, sources=closing)
 
 
 def _text(log: onward.Onward, session: str, seq: int) -> str:
