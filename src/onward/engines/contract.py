@@ -14,11 +14,11 @@ need it.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 import msgspec
 
-from onward.core.bodies import Usage
+from onward.core.bodies import Body, Usage
 from onward.core.transcript import TranscriptMessage
 
 
@@ -27,6 +27,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
     memory: bool = False
     """It keeps a conversation of its own that a later turn can resume."""
+    reads: Literal["messages", "text"] = "messages"
+    """How it is told what came before, where it holds nothing: as messages (``Turn.history``), or as text in front of the
+    input (``Turn.brief``)."""
     chooses_id: bool = False
     """The id of that conversation can be chosen by us, before the first prompt."""
     restore: bool = False
@@ -35,8 +38,17 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """It calls tools that we offer."""
     streaming: bool = False
     """It says text as it is produced."""
+    permissions: bool = False
+    """It asks before it acts (``Turn.permit``)."""
     window: int | None = None
     """Its context window in tokens, where known."""
+
+
+PermissionMode = Literal["default", "accept_edits", "plan", "full_auto", "dangerously_skip_permissions"]
+"""How much an engine may do by itself: what it may by default; edit files too; only plan; everything it can inside its own
+sandbox; everything. Each engine's module says what it makes of these."""
+
+PERMISSION_MODES: Final = ("default", "accept_edits", "plan", "full_auto", "dangerously_skip_permissions")
 
 
 class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +80,37 @@ class NativeSession(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
 
 
+class NativeFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What we hold of one of an engine's own files, row by row as the engine wrote it (see ``Mirrored``)."""
+
+    native_id: str
+    path: str = ""
+    """Which file of that conversation: empty for the main one, else the engine's own subpath (a subagent's)."""
+    rows: tuple[bytes, ...] = ()
+    """Each one record without its line end, in order."""
+
+
+class Permission(msgspec.Struct, frozen=True, kw_only=True):
+    """An engine asks before it acts."""
+
+    subject: str
+    """What it is about to do, for a person, in a line."""
+    tool: str = ""
+    input: Any = None
+    call: str | None = None
+    """Our id of the call that it is about, if that was told before."""
+    edits: bool = False
+    """It changes files of the workspace and does nothing else."""
+
+
+class Permitted(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a ``Permission``."""
+
+    granted: bool
+    note: str = ""
+    """Why not, for the engine to read."""
+
+
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """Everything an engine needs for one turn."""
 
@@ -80,9 +123,25 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     system: str = ""
     """Control and safety text; empty leaves the engine's own."""
     tools: tuple[Tool, ...] = ()
+    brief: str = ""
+    """A reconstruction of what came before, fenced and complete as it is. An engine that turns out to hold no conversation
+    puts it in front of the input, in the same message, once; one that resumes or restores drops it unread (O2)."""
     native: NativeSession | None = None
+    """Resume this conversation. If the engine does not know it: ``recorded``, else a new one with the brief."""
+    native_only: bool = False
+    """Resume or fail: nothing takes the place of ``native`` (O5)."""
+    new_id: str | None = None
+    """The id that a new conversation gets, for engines whose ids can be chosen. The log has it already."""
+    recorded: tuple[NativeFile, ...] = ()
+    """What we hold of the engine's own files of ``native``, for an engine that can restore."""
     workdir: str | None = None
     model: str | None = None
+    permission_mode: PermissionMode = "default"
+    permit: Callable[[Permission], Awaitable[Permitted]] | None = None
+    """Asks whoever may allow it. None: nobody can be asked, so what the mode does not allow is refused."""
+    allowed_tools: tuple[str, ...] | None = None
+    """The engine's own tools that it may use, by the engine's names; None leaves that to the mode."""
+    denied_tools: tuple[str, ...] = ()
     options: dict[str, Any] = {}
     """``adapter_opts`` of the caller, passed through as they are."""
 
@@ -92,11 +151,21 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Started(Signal, kw_only=True, frozen=True):
-    """The engine has begun: which model, which conversation of its own, and whether it resumed the one asked for."""
+    """The engine has begun: which model, which conversation of its own, and how it got its context.
+
+    At most one of the three is true, and only when it was confirmed: by the engine's own report that it works in the
+    conversation that was asked for (``resumed``, ``restored``), or because the brief is in the message (``briefed``).
+    """
 
     model: str | None = None
     native_id: str | None = None
     resumed: bool = False
+    restored: bool = False
+    """It held nothing, was given back ``Turn.recorded``, and resumed that."""
+    briefed: bool = False
+    """It held nothing; ``Turn.brief`` was put in front of the input."""
+    why: str = ""
+    """Why it did not resume what it was asked to, in a sentence for a person; empty if it did."""
 
 
 class TextDelta(Signal, kw_only=True, frozen=True):
@@ -134,9 +203,30 @@ class ToolAnswered(Signal, kw_only=True, frozen=True):
 
     call: str
     output: Any = None
-    status: Literal["ok", "error", "outcome_unknown"] = "ok"
+    status: Literal["ok", "error", "not_started", "outcome_unknown"] = "ok"
     name: str | None = None
     recorded: bool = False
+
+
+class Noted(Signal, kw_only=True, frozen=True):
+    """Something else that belongs into the log: a checkpoint, a plan, a terminal's text, a record of an unknown kind."""
+
+    kind: str
+    """The kind of the event, see ``core.bodies``."""
+    body: Body | bytes
+    """The body, or with kind ``raw`` the engine's record as it came."""
+    actor: str = "agent"
+
+
+class Mirrored(Signal, kw_only=True, frozen=True):
+    """Rows that the engine has added to one of its own files, so that they can be given back to it (``Turn.recorded``).
+
+    Kept beside the log, never part of it, in the order in which they come.
+    """
+
+    native_id: str
+    rows: tuple[bytes, ...]
+    path: str = ""
 
 
 class Measured(Signal, kw_only=True, frozen=True):
@@ -154,6 +244,28 @@ class Finished(Signal, kw_only=True, frozen=True):
     status: Literal["completed", "failed", "cancelled", "continued"]
     reason: str = ""
     retryable: bool = False
+    """Another attempt, or another engine, may well succeed: nothing was done, and the cause will pass."""
+    code: str = ""
+    """The kind of failure where it is known, one of ``FAILURES``."""
+
+
+FAILURES: Final = (
+    "authentication",
+    "rate_limited",
+    "unavailable",
+    "quota",
+    "timeout",
+    "invalid_request",
+    "not_installed",
+    "resume_refused",
+    "busy",
+    "protocol",
+    "crashed",
+    "policy",
+    "unknown",
+)
+"""Kinds of failure. ``busy``: another writer works in the engine's conversation. ``crashed``: the program ended without
+saying how its turn ended. ``policy``: a limit of ours stopped it."""
 
 
 class Engine(Protocol):
@@ -179,6 +291,35 @@ class Engine(Protocol):
         Cancelling the task, or closing the iterator, stops the engine and everything it started. Failures of the
         engine come as ``Finished(status="failed", reason=…)``; only programming errors raise.
         """
+        ...
+
+
+class Awake(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that an engine keeps running between turns, so that the next one starts at once."""
+
+    session_id: str
+    idle_since: float
+    """``time.monotonic()`` at the end of its last turn."""
+    pid: int | None = None
+
+
+@runtime_checkable
+class KeepsProcesses(Protocol):
+    """An engine that may keep processes running between turns (if it was constructed with ``warm=True``)."""
+
+    def awake(self) -> tuple[Awake, ...]:
+        """Return the processes that wait for a next turn; those in the middle of one are not among them."""
+        ...
+
+    async def sleep(self, session_id: str) -> bool:
+        """End the process that waits for this session's next turn, and everything it started. Return whether there was one.
+
+        The conversation is not touched: the next turn wakes it.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """End every process."""
         ...
 
 
