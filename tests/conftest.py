@@ -15,7 +15,14 @@ import pytest
 
 from tests import needs, network
 
-ASKED_FOR = ("ONWARD_KILLS", "ONWARD_MANIFESTS", "ONWARD_REQUIRE", "ONWARD_SESSIONS")
+ASKED_FOR = (
+    "ONWARD_CLIS",
+    "ONWARD_KILLS",
+    "ONWARD_MANIFESTS",
+    "ONWARD_REQUIRE",
+    "ONWARD_SAMPLES",
+    "ONWARD_SESSIONS",
+)
 """What somebody who runs the tests may say to them."""
 TESTS = Path(__file__).resolve().parent
 GUARD = network.Guard()

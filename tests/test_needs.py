@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import socket
 from pathlib import Path
 
@@ -39,6 +41,67 @@ def test_requiring_what_is_no_need_is_an_error(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("ONWARD_REQUIRE", "modle")
     with pytest.raises(pytest.UsageError, match="ONWARD_REQUIRE names modle"):
         needs.required()
+
+
+def installed(folder: Path, name: str, prints: str) -> Path:
+    """A program, in a folder as npm leaves it, that answers `--version` with this shell command."""
+    command = folder / "node_modules" / ".bin" / name
+    command.parent.mkdir(parents=True, exist_ok=True)
+    command.write_text(f"#!/bin/sh\n{prints}\n")
+    command.chmod(0o755)
+    return command
+
+
+@pytest.fixture
+def clis(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("ONWARD_CLIS", str(tmp_path))
+    monkeypatch.delenv("ONWARD_REQUIRE", raising=False)
+    return tmp_path
+
+
+def test_a_program_is_taken_from_the_named_folder_before_any_other(clis: Path) -> None:
+    command = installed(clis, "codex", "echo codex-cli 999.0.0")
+    assert needs.need("codex") == command
+    assert needs.programs_path().startswith(str(command.parent))
+
+
+def test_a_program_finds_what_lies_beside_it(clis: Path) -> None:
+    installed(clis, "node", "echo 999.1.2")
+    installed(clis, "gemini", "exec node")
+    assert needs.need("gemini").name == "gemini"
+
+
+@pytest.mark.parametrize(
+    ("prints", "reason"),
+    [
+        ("echo 0.0.9", "is version 0.0.9, and the tests know"),
+        ("echo soon", "does not say its version"),
+        ("echo 999.0.0; exit 3", "--version ended with 3"),
+    ],
+)
+def test_a_program_that_is_too_old_or_does_not_run_counts_as_missing(
+    clis: Path, prints: str, reason: str
+) -> None:
+    installed(clis, "pi", prints)
+    with pytest.raises(pytest.skip.Exception, match=reason):
+        needs.need("pi")
+
+
+def test_every_program_has_a_pinned_version(clis: Path) -> None:
+    for name in needs.PACKAGES:
+        installed(clis, name, "echo 999.0.0")
+        assert needs.need(name).name == name
+
+
+def test_the_programs_are_locked_to_what_is_pinned_and_to_no_address() -> None:
+    folder = needs.ROOT / "tests" / "clis"
+    pinned = json.loads((folder / "package.json").read_bytes())["dependencies"]
+    lock = (folder / "package-lock.json").read_text()
+    packages = json.loads(lock)["packages"]
+    assert packages[""]["dependencies"] == pinned
+    assert {name: packages[f"node_modules/{name}"]["version"] for name in pinned} == pinned
+    assert all(package.get("integrity") for path, package in packages.items() if path)
+    assert "://" not in re.sub(r'"url": "[^"]*"', "", lock)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost", b"localhost", "", None])
