@@ -23,7 +23,7 @@ from onward.core.events import Event
 from onward.core.manifest import Scope
 from onward.core.records import EngineSession, Run
 from onward.core.transcript import Limits, Transcript, TranscriptMessage, from_events, limited
-from onward.engines.contract import Engine, NativeSession
+from onward.engines.contract import Capabilities, NativeSession
 from onward.errors import ContinuationModeUnavailable, InvalidInput, LimitExceeded
 from onward.service import running, sessions
 from onward.service.platform import Platform
@@ -48,6 +48,13 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     adapter_opts: dict[str, Any] = {}
     model: str | None = None
     workdir: str | None = None
+
+
+class EngineFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What has to be known of an engine to open a run for it."""
+
+    name: str
+    capabilities: Capabilities
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +113,7 @@ def _limits(options: RunOptions, window: int | None) -> Limits:
     return Limits(max_messages=options.max_messages, max_chars=options.max_chars, max_tokens_approx=tokens)
 
 
-def prepare(platform: Platform, run: Run, engine: Engine) -> Prepared:
+def prepare(platform: Platform, run: Run, engine: EngineFacts) -> Prepared:
     """Return what a claimed run gives its engine. Raises ContinuationModeUnavailable when ``native`` has nothing."""
     options = parse_options(run.options)
     asked = platform.store.event(run.input_event) if run.input_event else None
@@ -189,7 +196,7 @@ def provider_sessions(platform: Platform, session_id: str) -> dict[str, dict[str
     }
 
 
-def _native(platform: Platform, run: Run, engine: Engine) -> NativeSession | None:
+def _native(platform: Platform, run: Run, engine: EngineFacts) -> NativeSession | None:
     """Return the conversation that an engine should still hold, if it can hold one."""
     if not engine.capabilities.memory:
         return None
