@@ -305,6 +305,25 @@ class EngineUnavailable(EngineError):
     code = "engine_unavailable"
 
 
+class ProgramMissing(EngineError):
+    """{program} cannot be started: {why}. Install it, or say where it is with the engine option `program`."""
+
+    code = "program_missing"
+
+
+class NativeSessionBusy(EngineError):
+    """Somebody else works in this conversation of {engine} ({holder}). Wait until they are done; two would split it."""
+
+    code = "busy"
+    retryable = True
+
+
+class MissingCapability(EngineError):
+    """Engine {engine} lacks what this run requires: {missing}. It offers {offered}."""
+
+    code = "missing_capability"
+
+
 class EngineTimeout(EngineError):
     """Engine {engine} did not finish within {seconds} seconds and was stopped."""
 

@@ -11,7 +11,21 @@ passes through the engine unchanged.
 
 from __future__ import annotations
 
-from onward.engines.contract import Finished, ToolAnswered, ToolCalled, ToolOutcome, Turn
+from onward.engines.contract import Finished, ToolAnswered, ToolCalled, ToolOutcome, Turn, call_id
+
+
+class Numbers:
+    """Our ids for the calls of one run, in order. Whatever makes calls in a run shares one, so that no id is given twice."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.given = 0
+        """How many were given."""
+
+    def next(self) -> str:
+        """Return the next id, see ``call_id``."""
+        self.given += 1
+        return call_id(self.run_id, self.given)
 
 
 async def answer(
