@@ -38,6 +38,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """It calls tools that we offer."""
     streaming: bool = False
     """It says text as it is produced."""
+    acts: bool = False
+    """It acts by itself, with tools of its own: reads and writes files, runs commands, reaches the network."""
     permissions: bool = False
     """It asks before it acts (``Turn.permit``)."""
     window: int | None = None
