@@ -1,0 +1,106 @@
+"""Conversing: a person says something, and what waits in the session is worked off until that message is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from onward.core.records import Run
+from onward.engines import ENGINES, engine_by_name
+from onward.engines.contract import Engine
+from onward.errors import Conflict, EngineUnavailable, InvalidInput, InvalidTransition
+from onward.runner.desk import in_thread
+from onward.runner.driving import Listener, RunResult
+from onward.runner.executing import execute, execute_and_follow
+from onward.service import delegating, opening, running
+from onward.service.platform import Platform
+
+
+def run_blocking(coroutine: Any) -> Any:
+    """Run a coroutine from synchronous code. Refuses inside a running event loop, where it should be awaited."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    coroutine.close()
+    raise RuntimeError("inside an event loop, await onward.runner.execute instead of calling run()")
+
+
+async def run_session(
+    platform: Platform,
+    session_id: str,
+    text: str | None,
+    *,
+    engine: str | Engine | None = None,
+    options: dict[str, Any] | None = None,
+    engine_opts: dict[str, Any] | None = None,
+    owner: str | None = None,
+    listener: Listener | None = None,
+    follow: bool = True,
+    waiting: str | None = None,
+) -> RunResult:
+    """Say something in a session and execute what waits there, in order, until this message is answered.
+
+    Without ``text`` the run that waits is executed, or everything up to the one that ``waiting`` names. While somebody else
+    works in the session, the message stays queued and the result says so (state ``queued``).
+    """
+    opening.parse_options(options or {})
+    await in_thread(running.expire, platform)
+    await in_thread(delegating.collect, platform, session_id)
+    session = await in_thread(platform.session, session_id)
+    if text is not None:
+        name = engine if isinstance(engine, str) else engine.name if engine else None
+        chosen = _engine(engine, name or session.engine, engine_opts or {})
+        if (why := chosen.unavailable()) is not None:
+            raise EngineUnavailable(engine=chosen.name, why=why)
+        mine = await in_thread(
+            running.submit, platform, session_id, text, engine=chosen.name, options=options
+        )
+    else:
+        if waiting is not None:
+            queued: Run | None = await in_thread(running.get, platform, waiting)
+        else:
+            queued = await in_thread(running.next_queued, platform, session_id)
+        if queued is None:
+            raise InvalidInput(what="the message", why=f"no text was given and nothing waits in {session_id}")
+        mine = queued
+        chosen = _engine(engine, mine.engine or session.engine, engine_opts or {})
+    drive = execute_and_follow if follow else execute
+    while True:
+        current = await in_thread(running.get, platform, mine.id)
+        upcoming = await in_thread(running.next_queued, platform, current.session_id)
+        if current.state != "queued" or upcoming is None:
+            return _waiting(current, "another runner is working in this session")
+        if upcoming.id != mine.id and upcoming.engine not in ("", chosen.name):
+            return _waiting(current, f"a message for the engine {upcoming.engine} is before it")
+        try:
+            result = await drive(
+                platform, upcoming.id, chosen, owner=owner or platform.host or "onward", listener=listener
+            )
+        except (Conflict, InvalidTransition):
+            continue  # another runner was faster, or somebody ended it; see what there is now
+        if upcoming.id == mine.id:
+            return result
+
+
+def _waiting(run: Run, why: str) -> RunResult:
+    return RunResult(
+        session=run.session_id,
+        run=run.id,
+        state=run.state,
+        opening=None,
+        opening_told="",
+        reply="",
+        usage=None,
+        reason=f"It waits: {why}." if run.state == "queued" else run.reason or "",
+    )
+
+
+def _engine(given: str | Engine | None, name: str | None, options: dict[str, Any]) -> Engine:
+    """Return an engine by name, or the one that was passed in."""
+    if given is not None and not isinstance(given, str):
+        return given
+    name = given or name
+    if not name:
+        raise InvalidInput(what="the engine", why=f"none was named; there are {', '.join(ENGINES)}")
+    return engine_by_name(name, **options)

@@ -1,0 +1,206 @@
+"""The desk: everything that driving a run needs from the platform, as one small interface.
+
+A driver sits wherever the engine is. In the process that has the store it works on ``LocalDesk``, which calls the service;
+on another machine it works on a desk that speaks to the server, which answers with a ``LocalDesk`` of its own. Each method
+is one transaction or a read, every event carries the id that the driver gave it, and the fence says whose run it is: so a
+call whose answer was lost can be made again, and it is neither lost nor done twice.
+
+A desk decides nothing. What becomes of a signal is in ``driving``; what a verb means is in the service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from onward.core.bodies import Usage
+from onward.core.events import NewEvent
+from onward.core.pressure import Pressure
+from onward.core.records import EngineSession, Run, RunState
+from onward.engines.contract import Mirrored, Permission, Permitted, Tool
+from onward.errors import OnwardError
+from onward.service import delegating, opening, parking, pressure, running
+from onward.service.offering import offered_tools
+from onward.service.opening import EngineFacts, Prepared
+from onward.service.platform import Platform
+
+_T = TypeVar("_T")
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run got its context, as the driver confirmed it."""
+
+    opening: str
+    reason: str
+    engine: str
+    native: EngineSession | None = None
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a run that was settled, or that the agent ended by continuing elsewhere."""
+
+    run: Run
+    pressure: Pressure | None = None
+    continued_to: str | None = None
+    approval: str | None = None
+    """The request to continue that waits for a person."""
+
+
+class Desk(Protocol):
+    """What a driver asks of the platform. Errors are those of the service verbs."""
+
+    async def claim(self, run_id: str, owner: str, *, engine: str, lease: float) -> Run:
+        """Take a queued run; its message enters the log."""
+        ...
+
+    async def prepare(self, run: Run, facts: EngineFacts) -> Prepared:
+        """Return what the engine is going to be given."""
+        ...
+
+    def event(self, kind: str, body: Any, actor: str, **named: Any) -> NewEvent:
+        """Make a new event of this moment, with an id of its own."""
+        ...
+
+    def tools(self, run: Run, facts: EngineFacts) -> tuple[Tool, ...]:
+        """Return the tools that are offered to the engine."""
+        ...
+
+    async def record(self, run: Run, events: Sequence[NewEvent], *, drop_draft: bool = False) -> None:
+        """Append what the engine said."""
+        ...
+
+    async def keep_draft(self, run: Run, text: str) -> None:
+        """Keep text that is being streamed."""
+        ...
+
+    async def mirror(self, run: Run, engine: str, rows: Mirrored) -> None:
+        """Keep rows of the engine's own files beside the log."""
+        ...
+
+    async def opened(self, run: Run, opened: Opened) -> None:
+        """Record how the run got its context."""
+        ...
+
+    async def heartbeat(self, run: Run, *, lease: float) -> None:
+        """Extend the lease."""
+        ...
+
+    async def permit(self, run: Run, asked: Permission) -> Permitted:
+        """Ask whoever may allow it."""
+        ...
+
+    async def settle(
+        self, run: Run, state: RunState, *, reason: str, usage: Usage | None, engine: str, reply: str
+    ) -> Ended:
+        """End the run."""
+        ...
+
+    async def ended(self, run: Run) -> Ended:
+        """Return how a run stands that something else may have ended."""
+        ...
+
+    async def next_queued(self, session_id: str) -> Run | None:
+        """Return the run that waits first in a session."""
+        ...
+
+
+class LocalDesk:
+    """The desk of a driver in the process that has the store."""
+
+    def __init__(self, platform: Platform) -> None:
+        self.platform = platform
+
+    async def claim(self, run_id: str, owner: str, *, engine: str, lease: float) -> Run:
+        return await in_thread(running.claim, self.platform, run_id, owner, engine=engine, lease=lease)
+
+    async def prepare(self, run: Run, facts: EngineFacts) -> Prepared:
+        return await in_thread(opening.prepare, self.platform, run, facts)
+
+    def event(self, kind: str, body: Any, actor: str, **named: Any) -> NewEvent:
+        return self.platform.event(kind, body, actor, **named)
+
+    def tools(self, run: Run, facts: EngineFacts) -> tuple[Tool, ...]:
+        if not facts.capabilities.tools:
+            return ()
+        return offered_tools(self.platform, run, window=facts.capabilities.window)
+
+    async def record(self, run: Run, events: Sequence[NewEvent], *, drop_draft: bool = False) -> None:
+        await in_thread(running.record, self.platform, run, events, drop_draft=drop_draft)
+
+    async def keep_draft(self, run: Run, text: str) -> None:
+        await in_thread(running.keep_draft, self.platform, run, text)
+
+    async def mirror(self, run: Run, engine: str, rows: Mirrored) -> None:
+        raise NotImplementedError
+
+    async def opened(self, run: Run, opened: Opened) -> None:
+        await in_thread(
+            running.opened,
+            self.platform,
+            run,
+            opened.opening,
+            opened.reason,
+            engine=opened.engine,
+            native=opened.native,
+        )
+
+    async def heartbeat(self, run: Run, *, lease: float) -> None:
+        await in_thread(running.heartbeat, self.platform, run, lease=lease)
+
+    async def permit(self, run: Run, asked: Permission) -> Permitted:
+        return Permitted(granted=False, note="Nobody is here who could allow it.")
+
+    async def settle(
+        self, run: Run, state: RunState, *, reason: str, usage: Usage | None, engine: str, reply: str
+    ) -> Ended:
+        return await in_thread(settle, self.platform, run, state, reason, usage, engine, reply)
+
+    async def ended(self, run: Run) -> Ended:
+        return await in_thread(ended, self.platform, run)
+
+    async def next_queued(self, session_id: str) -> Run | None:
+        return await in_thread(running.next_queued, self.platform, session_id)
+
+
+def settle(
+    platform: Platform, run: Run, state: RunState, reason: str, usage: Usage | None, engine: str, reply: str
+) -> Ended:
+    """End a run with the notices that its usage makes due; then a delegated child reports."""
+    notices = pressure.notices(platform, run, usage)
+    done = running.settle(platform, run, state, reason=reason, usage=usage, engine=engine, beside=notices)
+    found = pressure.measured(platform, done, usage)
+    # The run has ended as it did. A child whose report fails here is still pending, and named as such.
+    with contextlib.suppress(OnwardError):
+        delegating.report_completed(platform, done, reply)
+    return Ended(run=done, pressure=found)
+
+
+def ended(platform: Platform, run: Run) -> Ended:
+    """Return how a run stands: whether its agent continued elsewhere, or asked a person whether it may."""
+    found = running.get(platform, run.id)
+    if found.state == "continued":
+        return Ended(run=found, continued_to=running.successor_of(platform, found))
+    asked = parking.parked_by(platform, found) if found.state == "running" else None
+    return Ended(run=found, approval=asked)
+
+
+async def in_thread(verb: Callable[..., _T], *args: Any, **named: Any) -> _T:
+    """Call a synchronous verb in a worker thread. Cancelling waits until it has ended: a write is never left behind."""
+    return await uninterrupted(asyncio.ensure_future(asyncio.to_thread(verb, *args, **named)))
+
+
+async def uninterrupted(task: asyncio.Future[_T]) -> _T:
+    """Wait for a task; when cancelled meanwhile, wait until it has ended all the same."""
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait((task,))
+        if not task.cancelled():
+            task.exception()
+        raise
