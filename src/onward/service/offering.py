@@ -1,4 +1,4 @@
-"""The tools that Onward offers to an engine: ``continue_session``, ``read_events`` and ``search``.
+"""The tools that Onward offers to an engine: ``continue_session`` and those that read (``telling``).
 
 A tool answers; it does not raise for what the model got wrong, because the model should read why and try again. It does
 raise when the run is no longer ours (a lost lease): then there is nobody to answer.
@@ -14,12 +14,11 @@ import msgspec
 
 from onward.core.codec import encode, loads
 from onward.core.continuing_command import REASONS
-from onward.core.fencing import fence
 from onward.core.projection import DEFAULT_BUDGET
 from onward.core.records import Run
 from onward.engines.contract import Tool, ToolOutcome
 from onward.errors import ContinuationParked, LeaseLost, OnwardError
-from onward.service import continuing, parking, recalling
+from onward.service import continuing, parking, telling
 from onward.service.continuing import Continuation
 from onward.service.opening import WINDOW_SHARE
 from onward.service.platform import Platform
@@ -77,39 +76,6 @@ CONTINUE_SCHEMA: dict[str, Any] = {
     },
 }
 
-READ_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "session": {"type": "string", "description": "The session to read; this one if left out."},
-        "event": {"type": "string", "description": "One event by its id, evt_…, instead of a session."},
-        "around": {
-            "type": "integer",
-            "minimum": 0,
-            "maximum": 50,
-            "description": "So many events to each side as well.",
-        },
-        "walk": {
-            "type": "string",
-            "enum": ["back", "forward"],
-            "description": "Read across the session's link instead: where it came from, or where it went on.",
-        },
-        "from_seq": {"type": "integer", "minimum": 1},
-        "to_seq": {"type": "integer", "minimum": 1},
-        "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
-    },
-}
-
-SEARCH_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "required": ["query"],
-    "properties": {
-        "query": {"type": "string"},
-        "scope": {"type": "string", "enum": list(recalling.SCOPES)},
-        "limit": {"type": "integer", "minimum": 1, "maximum": 100},
-    },
-}
-
-
 CARRIED_OPTIONS = ("adapter_opts", "model", "workdir")
 """What a successor's first run keeps of how its predecessor was run. How much history was given is not among it: a
 successor begins with its projection, whatever mode and limits the earlier conversation was replayed with."""
@@ -143,42 +109,10 @@ def offered_tools(platform: Platform, run: Run, *, window: int | None = None) ->
             options=encode({k: v for k, v in loads(run.options).items() if k in CARRIED_OPTIONS}),
         )
 
-    def read_events(_call: str, given: dict[str, Any]) -> ToolOutcome:
-        session = str(given.get("session") or run.session_id)
-        limit = int(given.get("limit") or 200)
-        first = int(given.get("from_seq") or 1)
-        last = int(given["to_seq"]) if given.get("to_seq") else None
-        around = int(given.get("around") or 0)
-        if given.get("walk"):
-            found = recalling.walk(platform, session, given["walk"], limit=limit, asked_by=run)
-        elif given.get("event") or around:
-            named = str(given.get("event") or f"{session}:{first}-{last or first}")
-            found = recalling.read_at(platform, named, before=around, after=around, limit=limit, asked_by=run)
-        else:
-            found = recalling.read_lines(platform, session, first, last, limit=limit, asked_by=run)
-        text = fence("\n".join(found.lines), "recalled events", session=found.session)
-        return ToolOutcome(output=text + (f"\nRead on from {found.next}." if found.next else ""))
-
-    def search(_call: str, given: dict[str, Any]) -> ToolOutcome:
-        found = recalling.search(
-            platform,
-            str(given.get("query") or ""),
-            session_id=run.session_id,
-            scope=given.get("scope") or "lineage",
-            limit=int(given.get("limit") or 10),
-            asked_by=run,
-        )
-        lines = [
-            f"{h.session} [{h.seq}] {h.who}: {h.text}"
-            + (f" (superseded by {h.superseded_by})" if h.superseded_by else "")
-            for h in found.hits
-        ]
-        text = fence("\n".join(lines) or "nothing found", "search results")
-        told = () if found.complete else ("The search was not complete.", *found.notes)
-        return ToolOutcome(output="\n".join((text, *told)))
+    asking = telling.Asking(session=run.session_id, by=run)
 
     return (
-        _tool(
+        tool(
             "continue_session",
             "Continue in a fresh session when this one is no longer the right context (the subject changed, a phase "
             "ended, the context is crowded). Call it instead of answering: your turn ends, and your successor answers "
@@ -186,22 +120,43 @@ def offered_tools(platform: Platform, run: Run, *, window: int | None = None) ->
             CONTINUE_SCHEMA,
             continue_session,
         ),
-        _tool(
-            "read_events",
-            "Read exact events of a session by number: this one, a predecessor, or any session you were told about.",
-            READ_SCHEMA,
-            read_events,
-        ),
-        _tool(
-            "search",
-            "Search earlier events of this conversation and its predecessors.",
-            SEARCH_SCHEMA,
-            search,
-        ),
+        *reading_tools(platform, lambda: asking),
     )
 
 
-def _tool(
+def reading_tools(
+    platform: Platform, asking: Callable[[], telling.Asking], *, all_of_them: bool = False
+) -> tuple[Tool, ...]:
+    """Return the tools that read: two for recall and two for what is behind a handoff, or all that there are.
+
+    ``asking`` is called for each use, in a worker thread: who asks may become known late.
+    """
+    told = [
+        ("read_events", telling.READ_TELLS, telling.READ_SCHEMA, telling.read_events),
+        ("search", telling.SEARCH_TELLS, telling.SEARCH_SCHEMA, telling.search),
+        ("lineage", telling.LINEAGE_TELLS, telling.LINEAGE_SCHEMA, telling.lineage),
+        ("read_manifest", telling.MANIFEST_TELLS, telling.MANIFEST_SCHEMA, telling.read_manifest),
+    ]
+    if all_of_them:
+        told += [
+            ("list_sessions", telling.LIST_TELLS, telling.LIST_SCHEMA, telling.list_sessions),
+            (
+                "prepare_reference",
+                telling.REFERENCE_TELLS,
+                telling.REFERENCE_SCHEMA,
+                telling.prepare_reference,
+            ),
+        ]
+
+    def act(
+        tell: Callable[[Platform, telling.Asking, dict[str, Any]], str],
+    ) -> Callable[[str, dict[str, Any]], ToolOutcome]:
+        return lambda _call, given: ToolOutcome(output=tell(platform, asking(), given))
+
+    return tuple(tool(name, about, schema, act(tell)) for name, about, schema, tell in told)
+
+
+def tool(
     name: str, description: str, schema: dict[str, Any], act: Callable[[str, dict[str, Any]], ToolOutcome]
 ) -> Tool:
     """Wrap a synchronous verb: it runs in a worker thread, and what the model got wrong becomes its answer."""
