@@ -34,8 +34,53 @@ class Workspace(Record, kw_only=True, frozen=True):
     id: str
     account_id: str
     path: str
-    """The folder as its machine spells it. Unique within an account."""
+    """The folder as its machine spells it. Unique on a machine of an account."""
     created_at: int
+    machine_id: str | None = None
+    """The machine that has the folder; None is the machine that has the store."""
+    moved_at: int | None = None
+    """When it was last moved to another machine or folder; from then on, its path is where its runs work."""
+
+
+class Offer(Record, kw_only=True, frozen=True):
+    """An engine that a machine has, or would have."""
+
+    name: str
+    version: str | None = None
+    """The version of its program, where asking for it is cheap."""
+    unavailable: str | None = None
+    """Why it cannot run there, in words; None when it can."""
+
+
+class Machine(Record, kw_only=True, frozen=True):
+    """A computer on which a runner executes runs."""
+
+    id: str
+    account_id: str
+    name: str
+    """As people know it. Unique within an account."""
+    created_at: int
+    engines: bytes = b"[]"
+    """What it offers, a JSON array of ``Offer``."""
+    seen_at: int = 0
+    """When its runner last said anything; 0 for a machine on which none ever waited for work."""
+    home: bool = False
+    """It is the machine that has the store: workspaces without a machine are on it."""
+
+
+class Token(Record, kw_only=True, frozen=True):
+    """The right to act for an account over the network, for whoever holds its secret. The secret itself is nowhere."""
+
+    id: str
+    account_id: str
+    name: str
+    """What it is for, in the words of whoever made it."""
+    digest: str
+    """``sha256:<hex>`` of the secret."""
+    scopes: tuple[str, ...]
+    created_at: int
+    expires_at: int | None = None
+    revoked_at: int | None = None
 
 
 class Session(Record, kw_only=True, frozen=True):
@@ -123,6 +168,12 @@ class Run(Record, kw_only=True, frozen=True):
     """Why it ended as it did, in words."""
     usage: bytes | None = None
     """Tokens and cost as JSON, see ``bodies.Usage``."""
+    machine_id: str | None = None
+    """The machine that executes it, or executed it, where that is registered."""
+    claim: str | None = None
+    """What the runner called its claim: asked for again, because the answer was lost, it gets the same run."""
+    entries: int = 0
+    """How many of the numbered entries of a runner on another machine have been acknowledged."""
 
 
 class StoredManifest(Record, kw_only=True, frozen=True):

@@ -94,6 +94,8 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
     counter: Counter = msgspec.field(default_factory=CharsCounter)
     host: str = ""
     """The name of this machine, as people know it."""
+    machine_id: str | None = None
+    """The machine on which what is claimed here is executed, where it is registered."""
     resolvers: tuple[Resolver, ...] | None = None
     """What reads the resources and memories that a handoff cites; None for what ``resolving.resolvers`` says."""
     signer: Signer | None = None

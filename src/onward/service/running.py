@@ -148,8 +148,19 @@ def next_queued(platform: Platform, session_id: str) -> Run | None:
     return min(runs, key=lambda r: (r.input is not None, r.created_at, r.id), default=None)
 
 
-def claim(platform: Platform, run_id: str, owner: str, *, engine: str, lease: float = LEASE_SECONDS) -> Run:
+def claim(
+    platform: Platform,
+    run_id: str,
+    owner: str,
+    *,
+    engine: str,
+    lease: float = LEASE_SECONDS,
+    claim: str | None = None,
+) -> Run:
     """Start a queued run: take the lease and put its message into the log, in one transaction.
+
+    It is executed on the machine that the platform names. ``claim`` is what its runner calls this claim, where it may have
+    to ask again.
 
     A run that moved along after its message had been said gets a copy of it here, which names the original.
     Raises Conflict when somebody else was faster or another run of the session is working, InvalidTransition when the run
@@ -174,6 +185,8 @@ def claim(platform: Platform, run_id: str, owner: str, *, engine: str, lease: fl
         run_id=run_id,
         state="running",
         owner=owner,
+        machine_id=platform.machine_id,
+        claim=claim,
         lease_until=now + round(lease * 1_000_000),
         started_at=now,
         input_event=asked,
@@ -266,6 +279,8 @@ def opened(
     native: EngineSession | None = None,
 ) -> None:
     """Record how a run got its context, as the runner confirmed it, and what the engine calls this session."""
+    if native is not None and native.machine_id is None:
+        native = msgspec.structs.replace(native, machine_id=run.machine_id)
     change = SessionChange(change="opening", opening=opening, reason=reason, engine=engine)
     event = platform.event("session", change, "system", run_id=run.id)
     platform.store.commit(
@@ -495,6 +510,9 @@ def _again(platform: Platform, run: Run) -> Run:
         ended_at=None,
         reason=None,
         usage=None,
+        machine_id=None,
+        claim=None,
+        entries=0,
     )
 
 

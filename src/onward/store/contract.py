@@ -7,8 +7,9 @@ written, and the caller decides again. The store alone gives out sequence number
 Every implementation passes the suite in ``onward.testing.store_contract``. Stores are synchronous and safe to call from
 many threads. They know nothing of accounts being allowed or not: the service checks that before it asks.
 
-Order inside one commit: guards, workspaces, sessions, links, manifests, blobs, runs, appends, run changes, the rest. So the
-last words of a run and its final state go into one batch: the append is checked against the run while it still runs.
+Order inside one commit: guards, machines, tokens, workspaces, sessions, links, manifests, blobs, runs, appends, run changes,
+the rest. So the last words of a run and its final state go into one batch: the append is checked against the run while it
+still runs.
 
 What a store keeps by itself, in the same transaction as an append: the session's head (seq, chain), ``updated_at`` (the
 largest ``at`` seen), ``input_seq`` (kind ``message``, actor ``user`` or ``trigger``), the table of open calls (opened by a
@@ -29,12 +30,14 @@ from onward.core.records import (
     EngineSession,
     ImportedFile,
     Link,
+    Machine,
     OpenCall,
     Original,
     Run,
     RunState,
     Session,
     StoredManifest,
+    Token,
     Workspace,
 )
 
@@ -125,6 +128,10 @@ class RunChange(msgspec.Struct, frozen=True, kw_only=True):
     clear_input: bool = False
     session_id: str | None = None
     """Queued runs may move to a successor (invariant C6)."""
+    machine_id: str | None = None
+    claim: str | None = None
+    entry: int | None = None
+    """The number of an entry from another machine: one more than those acknowledged (``Run.entries``), else Conflict."""
 
 
 class SessionPatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +143,22 @@ class SessionPatch(msgspec.Struct, frozen=True, kw_only=True):
     engine: str | None = None
     archived: bool | None = None
     workspace_id: str | None = None
+
+
+class WorkspacePatch(msgspec.Struct, frozen=True, kw_only=True):
+    """A workspace is on another machine now, or in another folder. One that is there already is a Conflict."""
+
+    workspace_id: str
+    machine_id: str | None
+    path: str
+    moved_at: int
+
+
+class MachineSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine's runner said something at this time. The latest time stays."""
+
+    machine_id: str
+    at: int
 
 
 class LinkPatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,8 +198,13 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is written together, and what must hold for it to be written."""
 
     guards: tuple[Guard, ...] = ()
+    machines: tuple[Machine, ...] = ()
+    """One replaces what was stored under its id. An id of another account, or a name that its account has, is a Conflict."""
+    tokens: tuple[Token, ...] = ()
+    """One replaces what was stored under its id. An id of another account, or a digest that is there, is a Conflict."""
     workspaces: tuple[Workspace, ...] = ()
-    """One that exists under the same id, account and path is left as it is; any other claim to its path is a Conflict."""
+    """One that exists under the same id, account, machine and path is left as it is; any other claim to its path on that
+    machine is a Conflict."""
     sessions: tuple[Session, ...] = ()
     links: tuple[Link, ...] = ()
     """At most one link leads to a session, whatever its type; a second is a Conflict."""
@@ -188,6 +216,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     appends: tuple[Append, ...] = ()
     session_patches: tuple[SessionPatch, ...] = ()
     link_patches: tuple[LinkPatch, ...] = ()
+    workspace_patches: tuple[WorkspacePatch, ...] = ()
+    seen: tuple[MachineSeen, ...] = ()
     engine_sessions: tuple[EngineSession, ...] = ()
     drafts: tuple[Draft, ...] = ()
     """One a run; a later one replaces it. Refused with LeaseLost once the run is final."""
@@ -347,12 +377,44 @@ class Store(Protocol):
         """Return the content behind ``sha256:<hex>``."""
         ...
 
-    def workspace(self, account_id: str, path: str) -> Workspace | None:
-        """Return the workspace of this path."""
+    def workspace(self, account_id: str, path: str, machine_id: str | None = None) -> Workspace | None:
+        """Return the workspace of this path on a machine; without one, on the machine that has the store."""
         ...
 
     def workspace_by_id(self, workspace_id: str) -> Workspace | None:
         """Return a workspace."""
+        ...
+
+    def workspaces(self, account_id: str) -> list[Workspace]:
+        """Return the workspaces of an account, oldest first."""
+        ...
+
+    def machine(self, machine_id: str) -> Machine | None:
+        """Return a machine."""
+        ...
+
+    def machines(self, account_id: str) -> list[Machine]:
+        """Return the machines of an account, oldest first."""
+        ...
+
+    def machine_by_name(self, account_id: str, name: str) -> Machine | None:
+        """Return the machine of an account with this name."""
+        ...
+
+    def token_by_digest(self, digest: str) -> Token | None:
+        """Return the token whose secret has this digest, revoked and expired ones included."""
+        ...
+
+    def tokens(self, account_id: str) -> list[Token]:
+        """Return the tokens of an account, oldest first."""
+        ...
+
+    def waiting_for(self, machine: Machine, engines: Sequence[str], *, limit: int = 20) -> list[Run]:
+        """Return queued runs that a machine may execute with these engines, oldest first.
+
+        They are of the machine's account; the workspace of their session is on that machine, or there is none; no run of
+        their session is running, and none of it waits before them (see ``running.next_queued``).
+        """
         ...
 
     def imported_file(self, account_id: str, path: str) -> ImportedFile | None:

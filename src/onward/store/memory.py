@@ -28,7 +28,6 @@ from onward.core.records import (
     RunState,
     Session,
     StoredManifest,
-    Workspace,
 )
 from onward.errors import (
     Conflict,
@@ -57,6 +56,7 @@ from onward.store.contract import (
     RunIs,
     SessionQuery,
 )
+from onward.store.memory_machines import MachinesInMemory
 
 _ABSENT: Final = object()
 _K = TypeVar("_K")
@@ -64,15 +64,15 @@ _V = TypeVar("_V")
 _D = TypeVar("_D", Link, Run)
 
 
-class MemoryStore:
+class MemoryStore(MachinesInMemory):
     """A store that lives as long as the object does. See ``contract.Store`` for what each method promises."""
 
     def __init__(self, *, url: str = "memory://") -> None:
+        super().__init__()
         self._url = url
         self._lock = threading.RLock()
         self._closed = False
         self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
-        self._workspaces: dict[str, Workspace] = {}
         self._sessions: dict[str, Session] = {}
         self._links: dict[str, Link] = {}
         self._manifests: dict[str, StoredManifest] = {}
@@ -126,8 +126,7 @@ class MemoryStore:
         for append in batch.appends:
             if append.run_id is not None:
                 rules.check_hold(append, self._runs.get(append.run_id))
-        for workspace in batch.workspaces:
-            self._add_workspace(workspace)
+        self._apply_machines(batch)
         for session in batch.sessions:
             self._add(self._sessions, session.id, rules.fresh_session(session), "session")
         for link in batch.links:
@@ -159,6 +158,7 @@ class MemoryStore:
             if change.report_to is not None:
                 self._need(change.report_to)
             self._put(self._links, link.id, rules.patched_link(link, change))
+        self._apply_moves(batch)
         for known in batch.engine_sessions:
             self._need(known.session_id)
             self._put(self._engine_sessions, (known.session_id, known.engine), known)
@@ -220,13 +220,6 @@ class MemoryStore:
         if key in table:
             raise Conflict(what=f"{what} {key}, which exists already")
         self._put(table, key, value)
-
-    def _add_workspace(self, workspace: Workspace) -> None:
-        there = self.workspace(workspace.account_id, workspace.path) or self._workspaces.get(workspace.id)
-        if there is None:
-            self._put(self._workspaces, workspace.id, workspace)
-        elif (there.id, there.account_id, there.path) != (workspace.id, workspace.account_id, workspace.path):
-            raise Conflict(what=f"workspace {workspace.path}, which exists already")
 
     def _add_link(self, link: Link) -> None:
         self._need(link.from_session)
@@ -450,17 +443,6 @@ class MemoryStore:
 
     def blob(self, digest: str) -> bytes | None:
         return self._get(self._blobs, digest)
-
-    def workspace(self, account_id: str, path: str) -> Workspace | None:
-        with self._lock:
-            self._check_open()
-            for workspace in self._workspaces.values():
-                if (workspace.account_id, workspace.path) == (account_id, path):
-                    return workspace
-            return None
-
-    def workspace_by_id(self, workspace_id: str) -> Workspace | None:
-        return self._get(self._workspaces, workspace_id)
 
     def imported_file(self, account_id: str, path: str) -> ImportedFile | None:
         return self._get(self._imports, (account_id, path))

@@ -15,8 +15,8 @@ import msgspec
 from onward.core import ids, words
 from onward.core.digests import GENESIS
 from onward.core.events import Event, NewEvent
-from onward.core.records import FINAL_STATES, Link, Run, Session, may_become
-from onward.errors import InvalidId, InvalidInput, InvalidTransition, LeaseLost, StoreError
+from onward.core.records import FINAL_STATES, Link, Machine, Run, Session, Token, Workspace, may_become
+from onward.errors import Conflict, InvalidId, InvalidInput, InvalidTransition, LeaseLost, StoreError
 from onward.store.contract import (
     Append,
     Batch,
@@ -31,6 +31,7 @@ from onward.store.contract import (
     RunIs,
     SessionPatch,
     SessionQuery,
+    WorkspacePatch,
 )
 
 INDEX_LAG: Final = 200
@@ -55,6 +56,46 @@ def patched_link(link: Link, patch: LinkPatch) -> Link:
     return msgspec.structs.replace(link, **_given(patch, but=kept))
 
 
+def kept_machine(machine: Machine, there: Machine | None) -> Machine:
+    """Return a machine as it is stored. Raises Conflict when its id belongs to another account."""
+    if there is not None and there.account_id != machine.account_id:
+        raise Conflict(what=f"machine {machine.id}, which exists already")
+    return machine
+
+
+def kept_token(token: Token, there: Token | None) -> Token:
+    """Return a token as it is stored. Raises Conflict when its id belongs to another account."""
+    if there is not None and there.account_id != token.account_id:
+        raise Conflict(what=f"token {token.id}, which exists already")
+    return token
+
+
+def same_place(one: Workspace, other: Workspace) -> bool:
+    """Whether two records are about one workspace in one place."""
+    return (one.id, one.account_id, one.machine_id, one.path) == (
+        other.id,
+        other.account_id,
+        other.machine_id,
+        other.path,
+    )
+
+
+def moved(workspace: Workspace, patch: WorkspacePatch) -> Workspace:
+    """Return a workspace where a patch puts it."""
+    return msgspec.structs.replace(
+        workspace, machine_id=patch.machine_id, path=patch.path, moved_at=patch.moved_at
+    )
+
+
+def waits_before(one: Run, other: Run) -> bool:
+    """Whether a queued run's turn comes before another's in their session: those whose message was said come first."""
+    return (one.input is not None, one.created_at, one.id) < (
+        other.input is not None,
+        other.created_at,
+        other.id,
+    )
+
+
 def fresh_run(run: Run) -> Run:
     """Return a run as it enters the store. Its fencing number is the store's to give, so it has none yet."""
     return msgspec.structs.replace(run, fence=0)
@@ -73,9 +114,15 @@ def changed_run(run: Run, change: RunChange) -> Run:
             raise LeaseLost(run=run.id, why=f"it is {run.state}")
     if change.state is not None and not may_become(run.state, change.state):
         raise InvalidTransition(run=run.id, found=run.state, wanted=change.state)
+    if change.entry is not None and change.entry != run.entries + 1:
+        raise Conflict(
+            what=f"run {run.id}, of which {run.entries} entries are acknowledged, not {change.entry - 1}"
+        )
     if change.session_id is not None and change.session_id != run.session_id and run.state != "queued":
         raise InvalidTransition(run=run.id, found=run.state, wanted=f"a run of {change.session_id}")
-    given = _given(change, but=("run_id", "fence", "clear_input"))
+    given = _given(change, but=("run_id", "fence", "clear_input", "entry"))
+    if change.entry is not None:
+        given["entries"] = change.entry
     if change.clear_input:
         given["input"] = given["context"] = None
     return msgspec.structs.replace(run, **given)

@@ -26,12 +26,14 @@ from onward.core.records import (
     EngineSession,
     ImportedFile,
     Link,
+    Machine,
     OpenCall,
     Record,
     Run,
     RunState,
     Session,
     StoredManifest,
+    Token,
     Workspace,
 )
 from onward.errors import StoreBusy, StoreClosed, StoreError, StoreReadOnly
@@ -316,11 +318,35 @@ class SqliteStore:
         found = self._rows(sql.BLOB, digest)
         return found[0][0] if found else None
 
-    def workspace(self, account_id: str, path: str) -> Workspace | None:
-        return self._record(Workspace, sql.WORKSPACE, account_id, path)
+    def workspace(self, account_id: str, path: str, machine_id: str | None = None) -> Workspace | None:
+        return self._record(Workspace, sql.WORKSPACE, account_id, path, machine_id or "")
 
     def workspace_by_id(self, workspace_id: str) -> Workspace | None:
         return self._record(Workspace, sql.WORKSPACE_BY_ID, workspace_id)
+
+    def workspaces(self, account_id: str) -> list[Workspace]:
+        return self._records(Workspace, sql.WORKSPACES, account_id)
+
+    def machine(self, machine_id: str) -> Machine | None:
+        return self._record(Machine, sql.MACHINE, machine_id)
+
+    def machines(self, account_id: str) -> list[Machine]:
+        return self._records(Machine, sql.MACHINES, account_id)
+
+    def machine_by_name(self, account_id: str, name: str) -> Machine | None:
+        return self._record(Machine, sql.MACHINE_BY_NAME, account_id, name)
+
+    def token_by_digest(self, digest: str) -> Token | None:
+        return self._record(Token, sql.TOKEN_BY_DIGEST, digest)
+
+    def tokens(self, account_id: str) -> list[Token]:
+        return self._records(Token, sql.TOKENS, account_id)
+
+    def waiting_for(self, machine: Machine, engines: Sequence[str], *, limit: int = 20) -> list[Run]:
+        offered = bindable(tuple(engines))
+        return self._records(
+            Run, sql.WAITING_FOR, machine.account_id, machine.id, machine.home, offered, limit
+        )
 
     def imported_file(self, account_id: str, path: str) -> ImportedFile | None:
         return self._record(ImportedFile, sql.IMPORTED_FILE, account_id, path)

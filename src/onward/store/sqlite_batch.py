@@ -23,10 +23,9 @@ from onward.core.records import (
     Run,
     Session,
     StoredManifest,
-    Workspace,
 )
 from onward.errors import Conflict, CycleRefused, EventNotFound, NotFound, RunNotFound, SessionNotFound
-from onward.store import rules, sqlite_search
+from onward.store import rules, sqlite_machines, sqlite_search
 from onward.store import statements as sql
 from onward.store.contract import (
     Batch,
@@ -79,8 +78,7 @@ class BatchWriter:
                 rules.check_hold(append, self._run(append.run_id))
         if plain:
             return Committed(events=self._append(batch, packed))
-        for workspace in batch.workspaces:
-            self._add_workspace(workspace)
+        sqlite_machines.write_first(db, batch)
         for session in batch.sessions:
             if self._one(sql.SESSION_EXISTS, session.id):
                 raise Conflict(what=f"session {session.id}, which exists already")
@@ -135,6 +133,7 @@ class BatchWriter:
                 self._need_session(change.report_to)
             link = rules.patched_link(shape(Link).record(row), change)
             db.execute(sql.PATCH_LINK, (link.report_to, link.reported_at, bindable(link.outcome), link.id))
+        sqlite_machines.write_changes(db, batch)
         for known in batch.engine_sessions:
             self._need_session(known.session_id)
             db.execute(sql.SET_ENGINE_SESSION, shape(EngineSession).row(known))
@@ -196,17 +195,6 @@ class BatchWriter:
                 held = self._one(sql.DRAFT, run_id) is None
         if not held:
             raise Conflict(what=rules.subject(guard))
-
-    def _add_workspace(self, workspace: Workspace) -> None:
-        row = self._one(sql.WORKSPACE, workspace.account_id, bindable(workspace.path)) or self._one(
-            sql.WORKSPACE_BY_ID, workspace.id
-        )
-        if row is None:
-            self._db.execute(sql.ADD_WORKSPACE, shape(Workspace).row(workspace))
-            return
-        there = shape(Workspace).record(row)
-        if (there.id, there.account_id, there.path) != (workspace.id, workspace.account_id, workspace.path):
-            raise Conflict(what=f"workspace {workspace.path}, which exists already")
 
     def _add_link(self, link: Link) -> None:
         self._need_session(link.from_session)

@@ -14,12 +14,14 @@ from onward.core.records import (
     EngineSession,
     ImportedFile,
     Link,
+    Machine,
     OpenCall,
     Original,
     Run,
     RunState,
     Session,
     StoredManifest,
+    Token,
     Workspace,
 )
 from onward.store.rows import shape
@@ -255,11 +257,44 @@ def runs_in(state: RunState) -> str:
     )
 
 
+# Queued runs that a machine may execute. Parameters: account; machine; whether it is the home of the store; its engines as a
+# JSON array; limit. What waits in a session waits in the order of ``running.next_queued``; by runs_waiting.
+WAITING_FOR: Final = f"""
+SELECT {", ".join(f'runs."{name}"' for name in shape(Run).names)}
+FROM runs JOIN sessions s ON s.id = runs.session_id LEFT JOIN workspaces w ON w.id = s.workspace_id
+WHERE runs.state = 'queued' AND s.account_id = ?
+  AND (w.id IS NULL OR w.machine_id = ? OR (? AND w.machine_id IS NULL))
+  AND runs.engine IN (SELECT value FROM json_each(?))
+  AND NOT EXISTS (
+    SELECT 1 FROM runs o
+    WHERE o.session_id = runs.session_id AND o.state IN ('queued', 'running') AND o.id <> runs.id
+      AND (o.state = 'running' OR
+           (o.input IS NOT NULL, o.created_at, o.id) < (runs.input IS NOT NULL, runs.created_at, runs.id))
+  )
+ORDER BY runs.created_at, runs.id LIMIT ?
+"""
+
 # -- the rest ---------------------------------------------------------------------------------------------------------
 
 ADD_WORKSPACE: Final = _insert("workspaces", Workspace)
-WORKSPACE: Final = f"{_select('workspaces', Workspace)} WHERE account_id = ? AND path = ?"
+# By workspaces_by_place; the machine is '' for the one that has the store.
+WORKSPACE: Final = (
+    f"{_select('workspaces', Workspace)} WHERE account_id = ? AND path = ? AND coalesce(machine_id, '') = ?"
+)
 WORKSPACE_BY_ID: Final = f"{_select('workspaces', Workspace)} WHERE id = ?"
+WORKSPACES: Final = f"{_select('workspaces', Workspace)} WHERE account_id = ? ORDER BY created_at, id"
+MOVE_WORKSPACE: Final = "UPDATE workspaces SET machine_id = ?, path = ?, moved_at = ? WHERE id = ?"
+
+SET_MACHINE: Final = _replace("machines", Machine, ("id",))
+MACHINE: Final = f"{_select('machines', Machine)} WHERE id = ?"
+MACHINES: Final = f"{_select('machines', Machine)} WHERE account_id = ? ORDER BY created_at, id"
+MACHINE_BY_NAME: Final = f"{_select('machines', Machine)} WHERE account_id = ? AND name = ?"
+MACHINE_SEEN: Final = "UPDATE machines SET seen_at = max(seen_at, ?) WHERE id = ?"
+
+SET_TOKEN: Final = _replace("tokens", Token, ("id",))
+TOKEN: Final = f"{_select('tokens', Token)} WHERE id = ?"
+TOKENS: Final = f"{_select('tokens', Token)} WHERE account_id = ? ORDER BY created_at, id"
+TOKEN_BY_DIGEST: Final = f"{_select('tokens', Token)} WHERE digest = ?"
 
 ADD_MANIFEST: Final = _insert("manifests", StoredManifest)
 MANIFEST: Final = f"{_select('manifests', StoredManifest)} WHERE id = ?"

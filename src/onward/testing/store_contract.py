@@ -21,11 +21,12 @@ from onward.errors import StoreClosed
 from onward.store.contract import Append, Batch, Store
 from onward.testing.store_cases import ACCOUNT, World, first_fault
 from onward.testing.store_log_contract import LogContract
+from onward.testing.store_machines_contract import MachinesContract
 from onward.testing.store_records_contract import RecordsContract
 from onward.testing.store_search_contract import SearchContract
 
 
-class StoreContract(LogContract, RecordsContract, SearchContract):
+class StoreContract(LogContract, RecordsContract, MachinesContract, SearchContract):
     """All that ``onward.store.contract`` promises. Provide the fixture ``store``: an empty store, closed afterwards."""
 
     @pytest.fixture
