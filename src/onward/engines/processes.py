@@ -19,6 +19,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
@@ -163,9 +164,9 @@ class Child:
                 *argv,
                 cwd=cwd,
                 env=environment(env, mark=mark),
-                start_new_session=os.name == "posix",
+                start_new_session=sys.platform != "win32",
                 # Its own group on Windows (CREATE_NEW_PROCESS_GROUP): Ctrl-C is for us, and we end it ourselves.
-                creationflags=0x200 if os.name == "nt" else 0,
+                creationflags=0x200 if sys.platform == "win32" else 0,
             )
         except (FileNotFoundError, NotADirectoryError, PermissionError) as missing:
             if cwd is not None and not _folder(cwd):
