@@ -40,9 +40,12 @@ def main() -> int:
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     line.sendall(secret.encode() + b"\n")
     sending = allocate_lock()
+    over = False
+    """The engine says no more; then nobody waits for the count either."""
 
     def from_engine() -> None:
         """Send whole lines, so that a count of delivered bytes never lands inside one."""
+        nonlocal over
         rest = b""
         try:
             while chunk := os.read(_STDIN, CHUNK):
@@ -54,6 +57,7 @@ def main() -> int:
             with sending:
                 if rest:
                     line.sendall(rest + b"\n")
+                over = True
                 line.shutdown(socket.SHUT_WR)
         except OSError:
             os._exit(1)
@@ -66,7 +70,8 @@ def main() -> int:
             while chunk:
                 chunk = chunk[os.write(_STDOUT, chunk) :]
             with sending:
-                line.sendall(DELIVERED + b"%d\n" % delivered)
+                if not over:
+                    line.sendall(DELIVERED + b"%d\n" % delivered)
     except OSError:
         return 1
     return 0

@@ -15,6 +15,7 @@ Everything here blocks (it reads the process table); ``processes`` calls it from
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -46,9 +47,9 @@ class Family:
     def look(self) -> None:
         """Find members that are not known yet. Call it before anything is killed, and again afterwards."""
         session = None
-        if self.root is not None and _lives(self.root) and hasattr(os, "getsid"):
-            # Only while the root lives is its number surely not somebody else's.
-            session = self.root.pid if _session(self.root.pid) == self.root.pid else None
+        # Only while the root lives is its number surely not somebody else's.
+        if self.root is not None and _lives(self.root) and _session(self.root.pid) == self.root.pid:
+            session = self.root.pid
         parents = [*self._known] if self.root is None else [self.root, *self._known]
         for parent in parents:
             try:
@@ -111,6 +112,8 @@ def _lives(process: Any) -> bool:
 
 
 def _session(pid: int) -> int | None:
+    if sys.platform == "win32":
+        return None
     try:
         return os.getsid(pid)
     except OSError:
