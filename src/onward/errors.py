@@ -360,3 +360,47 @@ class EmbeddingFailed(OnwardError):
     """Embedding with {model} failed: {why}. Unset ONWARD_EMBEDDING_MODEL to search without it."""
 
     code = "embedding_failed"
+
+
+class MachineNotFound(NotFound):
+    """There is no machine {machine}. `onward machines` lists those that are registered."""
+
+    code = "machine_not_found"
+
+
+class WorkspaceNotFound(NotFound):
+    """There is no workspace {workspace}."""
+
+    code = "workspace_not_found"
+
+
+class TokenNotFound(NotFound):
+    """There is no token {token}. `onward tokens list` shows those of this account."""
+
+    code = "token_not_found"
+
+
+class Unauthorized(OnwardError):
+    """A valid token is needed: send `Authorization: Bearer TOKEN` ({why})."""
+
+    code = "unauthorized"
+
+
+class Forbidden(OnwardError):
+    """This is not allowed: {why}."""
+
+    code = "forbidden"
+
+
+class TooManyRequests(OnwardError):
+    """More than {limit} requests a second; wait {seconds} seconds and ask again."""
+
+    code = "too_many_requests"
+    retryable = True
+
+
+class ServerUnreachable(OnwardError):
+    """The server at {url} did not answer: {why}."""
+
+    code = "server_unreachable"
+    retryable = True
