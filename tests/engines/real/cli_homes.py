@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from onward.testing.stub_models import StubModels
 from tests import needs
+
+from onward.testing.stub_models import StubModels
 
 MODEL: Final = "stub-model"
 KEY: Final = "not-a-key"
@@ -139,4 +140,97 @@ enabled = false
         workdir=_workdir(folder),
         natives=config / "sessions",
         pattern="rollout-*.jsonl",
+    )
+
+
+def opencode_home(folder: Path, stub: StubModels) -> Home:
+    """A home for opencode."""
+    home, env = _common(folder)
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "stub",
+        "options": {"baseURL": stub.base_url("openai"), "apiKey": KEY},
+        "models": {MODEL: {"name": MODEL, "limit": {"context": 128_000, "output": 8_000}}},
+    }
+    config = home / "opencode.json"
+    _write(
+        config,
+        {
+            "model": f"stub/{MODEL}",
+            "small_model": f"stub/{MODEL}",
+            "enabled_providers": ["stub"],
+            "provider": {"stub": provider},
+            "autoupdate": False,
+            "share": "disabled",
+        },
+    )
+    env |= {
+        "OPENCODE_CONFIG": str(config),
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+        "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+    }
+    return Home(
+        program=needs.need("opencode"),
+        env=env,
+        workdir=_workdir(folder),
+        natives=Path(env["XDG_DATA_HOME"]) / "opencode",
+        pattern="opencode.db*",
+    )
+
+
+def gemini_home(folder: Path, stub: StubModels) -> Home:
+    """A home for Gemini CLI."""
+    home, env = _common(folder)
+    _write(
+        home / ".gemini" / "settings.json",
+        {
+            "security": {"auth": {"selectedType": "gemini-api-key"}},
+            "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
+            "privacy": {"usageStatisticsEnabled": False},
+            "telemetry": {"enabled": False},
+        },
+    )
+    env |= {
+        "GEMINI_API_KEY": KEY,
+        "GOOGLE_GEMINI_BASE_URL": stub.base_url("gemini"),
+        "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        "GEMINI_CLI_NO_RELAUNCH": "true",
+    }
+    return Home(
+        program=needs.need("gemini"),
+        env=env,
+        workdir=_workdir(folder),
+        natives=home / ".gemini" / "tmp",
+        pattern="session-*.jsonl",
+    )
+
+
+def pi_home(folder: Path, stub: StubModels) -> Home:
+    """A home for pi."""
+    home, env = _common(folder)
+    model = {
+        "id": MODEL,
+        "name": MODEL,
+        "reasoning": False,
+        "input": ["text"],
+        "contextWindow": 128_000,
+        "maxTokens": 8_000,
+        "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0},
+    }
+    provider = {
+        "baseUrl": stub.base_url("openai"),
+        "api": "openai-completions",
+        "apiKey": KEY,
+        "models": [model],
+    }
+    _write(home / ".pi" / "agent" / "models.json", {"providers": {"stub": provider}})
+    env |= {"PI_OFFLINE": "1", "PI_TELEMETRY": "0", "PI_SKIP_VERSION_CHECK": "1"}
+    return Home(
+        program=needs.need("pi"),
+        env=env,
+        workdir=_workdir(folder),
+        natives=home / ".pi" / "agent" / "sessions",
+        pattern="*.jsonl",
     )
