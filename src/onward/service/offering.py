@@ -76,6 +76,13 @@ CONTINUE_SCHEMA: dict[str, Any] = {
     },
 }
 
+CONTINUE_TELLS = (
+    "Continue in a fresh session when this one is no longer the right context (the subject changed, a phase "
+    "ended, the context is crowded). Call it instead of answering: your turn ends, and your successor answers "
+    "the current message from the handoff and the sources you name. Cite the events that facts rest on."
+)
+
+
 CARRIED_OPTIONS = ("adapter_opts", "model", "workdir")
 """What a successor's first run keeps of how its predecessor was run. How much history was given is not among it: a
 successor begins with its projection, whatever mode and limits the earlier conversation was replayed with."""
@@ -114,9 +121,7 @@ def offered_tools(platform: Platform, run: Run, *, window: int | None = None) ->
     return (
         tool(
             "continue_session",
-            "Continue in a fresh session when this one is no longer the right context (the subject changed, a phase "
-            "ended, the context is crowded). Call it instead of answering: your turn ends, and your successor answers "
-            "the current message from the handoff and the sources you name. Cite the events that facts rest on.",
+            CONTINUE_TELLS,
             CONTINUE_SCHEMA,
             continue_session,
         ),
