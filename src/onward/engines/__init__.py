@@ -19,6 +19,7 @@ _PLACES: Final = {
     "script": ("onward.engines.script", "ScriptEngine"),
     "local": ("onward.engines.local", "LocalEngine"),
     "model": ("onward.engines.model", "ModelEngine"),
+    "codex": ("onward.engines.codex", "CodexEngine"),
 }
 
 ENGINES: Final = tuple(_PLACES)
