@@ -23,3 +23,8 @@ def told(opening: str, reason: str = "") -> str:
     """Return the sentence about an opening, with the reason if there is one."""
     sentence = _TOLD.get(opening, "How the engine got its context is not known.")
     return f"{sentence} {reason}".strip()
+
+
+def offline(name: str) -> str:
+    """Return how every surface says that nobody answers on a machine: what waits for it waits until somebody does."""
+    return f"{name} is offline"

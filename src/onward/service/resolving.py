@@ -100,8 +100,15 @@ class FileResolver:
         out = list(self._roots)
         if self._workspace and session.workspace_id:
             place = platform.store.workspace_by_id(session.workspace_id)
-            # A workspace at the root of the machine would allow everything; a relative one depends on where we run.
-            if place is not None and os.path.isabs(place.path) and os.path.dirname(place.path) != place.path:
+            # A workspace at the root of the machine would allow everything; a relative one depends on where we run; one of
+            # another machine is there, and a folder of the same name that happens to be here is something else.
+            here = place is not None and place.machine_id is None
+            if (
+                place is not None
+                and here
+                and os.path.isabs(place.path)
+                and os.path.dirname(place.path) != place.path
+            ):
                 out.append(place.path)
         return out
 

@@ -16,8 +16,9 @@ from onward.core import ids as make
 from onward.core.bodies import Body, Message, Pins, Plan, ProjectionContext, SessionChange, ToolResult
 from onward.core.codec import Erased, body_of, call_of, encode
 from onward.core.events import PERSON, Event
-from onward.core.records import Link, Session, Workspace
+from onward.core.records import Link, Machine, Session
 from onward.errors import EventNotFound, InvalidInput, LimitExceeded
+from onward.service import workspaces
 from onward.service.platform import Platform
 from onward.store.contract import Append, Batch, DropBlob, Erase, SessionPatch, SessionQuery
 
@@ -66,19 +67,23 @@ def start(
     title: str = "",
     *,
     workspace: str | None = None,
+    machine: Machine | None = None,
     engine: str | None = None,
     parent: str | None = None,
     call: str | None = None,
 ) -> Session:
-    """Open a new session. With ``parent`` it is a delegated child, expected to report back."""
+    """Open a new session. With ``parent`` it is a delegated child, expected to report back.
+
+    ``workspace`` is the folder that it is about, on ``machine``; without one, on the machine that has the store.
+    """
     now = platform.clock()
-    place, new_places = _workspace(platform, workspace)
+    place, new_places = workspaces.place(platform, workspace, machine) if workspace else (None, ())
     session = Session(
         id=platform.ids.new(make.SESSION),
         account_id=platform.account_id,
         created_at=now,
         title=checked_title(title),
-        workspace_id=place,
+        workspace_id=place.id if place else None,
         engine=engine,
     )
     opened = SessionChange(change="opened", title=session.title or None, engine=engine, other=parent)
@@ -107,22 +112,6 @@ def start(
         )
     )
     return platform.session(session.id)
-
-
-def _workspace(platform: Platform, path: str | None) -> tuple[str | None, tuple[Workspace, ...]]:
-    """Return the workspace of a folder and, when it is new, its record."""
-    if path is None:
-        return None, ()
-    found = platform.store.workspace(platform.account_id, path)
-    if found:
-        return found.id, ()
-    place = Workspace(
-        id=make.derived_id(make.WORKSPACE, 0, platform.account_id, path),
-        account_id=platform.account_id,
-        path=path,
-        created_at=platform.clock(),
-    )
-    return place.id, (place,)
 
 
 def rename(platform: Platform, session_id: str, title: str) -> Session:
