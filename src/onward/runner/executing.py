@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from typing import Any, Final
 
+from onward.core.records import Run
 from onward.engines.contract import Engine
 from onward.errors import (
     Conflict,
@@ -69,9 +70,22 @@ async def execute_at(
         if claiming.done() and not claiming.cancelled() and claiming.exception() is None:
             await Drive(desk, claiming.result(), engine, listener).stopped("it was cancelled")
         raise
+    return await execute_claimed(desk, run, engine, listener=listener, lease=lease)
+
+
+async def execute_claimed(
+    desk: Desk,
+    run: Run,
+    engine: Engine,
+    *,
+    listener: Listener | None = None,
+    lease: float = running.LEASE_SECONDS,
+    beat: float | None = None,
+) -> RunResult:
+    """Execute a run that was claimed, as ``execute_at`` does. Its lease is renewed every ``beat`` seconds."""
     turn = Drive(desk, run, engine, listener)
     try:
-        return await _watched(turn, lease)
+        return await _watched(turn, lease, beat or lease / BEATS)
     except (asyncio.CancelledError, KeyboardInterrupt):
         await turn.stopped("it was cancelled")
         raise
@@ -84,10 +98,10 @@ async def execute_at(
         raise
 
 
-async def _watched(turn: Drive, lease: float) -> RunResult:
+async def _watched(turn: Drive, lease: float, beat: float) -> RunResult:
     """Let the engine play while its lease and its draft are kept; stop it as soon as one of them cannot be."""
     play = asyncio.create_task(turn.play())
-    watch = (asyncio.create_task(_keep_alive(turn, lease)), asyncio.create_task(turn.keep_drafts()))
+    watch = (asyncio.create_task(_keep_alive(turn, lease, beat)), asyncio.create_task(turn.keep_drafts()))
     try:
         await asyncio.wait((play, *watch), return_when=asyncio.FIRST_COMPLETED)
         if not play.done():
@@ -116,10 +130,10 @@ async def _gone(*tasks: asyncio.Task[Any]) -> None:
             task.exception()
 
 
-async def _keep_alive(turn: Drive, lease: float) -> None:
+async def _keep_alive(turn: Drive, lease: float, beat: float) -> None:
     """Renew the lease for as long as it is ours. Ends by raising LeaseLost."""
     while True:
-        await asyncio.sleep(lease / BEATS)
+        await asyncio.sleep(beat)
         with contextlib.suppress(StoreBusy):  # there are more beats before the lease ends
             await turn.desk.heartbeat(turn.run, lease=lease)
 
