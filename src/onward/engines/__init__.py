@@ -20,6 +20,11 @@ _PLACES: Final = {
     "local": ("onward.engines.local", "LocalEngine"),
     "model": ("onward.engines.model", "ModelEngine"),
     "codex": ("onward.engines.codex", "CodexEngine"),
+    "command": ("onward.engines.command", "CommandEngine"),
+    "acp": ("onward.engines.acp", "AcpEngine"),
+    "opencode": ("onward.engines.acp", "OpencodeEngine"),
+    "gemini": ("onward.engines.acp", "GeminiEngine"),
+    "qwen": ("onward.engines.acp", "QwenEngine"),
 }
 
 ENGINES: Final = tuple(_PLACES)
