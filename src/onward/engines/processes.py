@@ -20,7 +20,7 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -221,6 +221,17 @@ class Child:
             line = bytes(self._pending)
             self._pending.clear()
             yield line
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """Yield standard output as it arrives, in pieces that mean nothing, for a program that is not talked to by lines.
+
+        It ends as ``lines`` does, and only one of the two reads at a time.
+        """
+        if self._pending:
+            yield bytes(self._pending)
+            self._pending.clear()
+        while more := await self._more():
+            yield more
 
     async def _more(self) -> bytes:
         """Return output that has arrived, waiting for some; nothing once there will be no more."""
