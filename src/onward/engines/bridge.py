@@ -22,7 +22,7 @@ import os
 import secrets
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
 
@@ -63,6 +63,8 @@ class _Taken:
         """One of the three has changed."""
         self._over = False
         self.calls: set[asyncio.Task[None]] = set()
+        self.withheld: list[Callable[[], None]] = []
+        """Answers that the engine gets only when the turn is over."""
         self.logged: dict[str, asyncio.Event] = {}
         self._asked: Counter[str] = Counter()
         self._seen: Counter[str] = Counter()
@@ -319,6 +321,8 @@ class Bridge:
             call.cancel()
         if calls:
             await asyncio.wait(calls, timeout=CLOSING_SECONDS)
+        while taken.withheld:
+            taken.withheld.pop()()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         link = _Link(reader, writer)
@@ -416,6 +420,8 @@ class Bridge:
                 link.reply(id, text_result(answer_with.format(name=name), error=True))
             raise
         except Exception as raised:  # noqa: BLE001 - a tool's exception belongs to whoever offers it: see `failed`
+            # An answer would let the engine go on. It gets one when the turn is over.
+            taken.withheld.append(lambda: link.reply(id, text_result(STOPPED.format(name=name), error=True)))
             taken.fail(raised)
 
 
