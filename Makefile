@@ -6,6 +6,10 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.set-up
 LOCKS := requirements/dev.txt requirements/model.txt
 UV    := uv==0.13.9
+# What only some tests need, and `make test` does not install: the programs of other engines, and Claude's SDK.
+CLIS       := .clis/.set-up
+CLIS_LOCK  := tests/clis/package.json tests/clis/package-lock.json
+CLAUDE_SDK := requirements/claude-sdk.txt
 SHELL := /bin/sh
 
 # A shell's leftovers must not leak into the environment that is built here or into what runs in it.
@@ -17,12 +21,12 @@ unexport PIP_PYTHON_VERSION PIP_IMPLEMENTATION PIP_ABI PIP_IGNORE_INSTALLED PIP_
 export PIP_USER := 0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint types format bench lock clean set-up moved
+.PHONY: help demo test lint types format bench lock clean set-up moved clis claude-sdk
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s%s\n", $$1, $$2 }' Makefile
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s%s\n", $$1, $$2 }' Makefile
 
 demo: $(STAMP) ## first contact: a conversation, continued, on a model that runs on this machine
 	@$(BIN)/onward demo
@@ -48,9 +52,15 @@ format: $(STAMP) ## style rules and formatting, applied
 bench: $(STAMP) ## the speed goals, each as a ratio against a baseline of the same run
 	@$(BIN)/onward bench
 
+clis: $(CLIS) ## the programs of other engines, for the tests that drive them: needs Node 20, takes 1.6 GB
+
+claude-sdk: $(STAMP) ## Claude's SDK for Python, for the tests that run its conformance suite
+	@$(BIN)/python -m pip install -qq --only-binary :all: --no-binary claude-agent-sdk --no-build-isolation \
+		--require-hashes -r $(CLAUDE_SDK)
+
 # Keeps the versions that are locked and still fit; `make lock UPGRADE=--upgrade` takes the newest. The lock files name
 # no index, and hold the hashes of every file of a release, so other platforms and mirrors can use them.
-lock: ## write requirements/*.txt anew from pyproject.toml and requirements/model.in
+lock: ## write requirements/*.txt anew from pyproject.toml and requirements/*.in
 	@$(find_python) ; \
 	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
 	"$$python" -m venv "$$folder/env" && "$$folder/env/bin/python" -m pip install -qq '$(UV)' && \
@@ -58,10 +68,11 @@ lock: ## write requirements/*.txt anew from pyproject.toml and requirements/mode
 		--no-emit-index-url --no-emit-find-links --no-header $(UPGRADE)" && \
 	$$lock --all-extras --group dev pyproject.toml --output-file requirements/dev.txt && \
 	$$lock --no-deps requirements/model.in --output-file requirements/model.txt && \
-	echo "Locked: $(LOCKS)"
+	$$lock --constraint requirements/dev.txt requirements/claude-sdk.in --output-file $(CLAUDE_SDK) && \
+	echo "Locked: $(LOCKS) $(CLAUDE_SDK)"
 
 clean: ## remove the environment and every cache
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .clis build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 set-up: $(STAMP) ## only build the environment
@@ -82,6 +93,29 @@ if [ -z "$$python" ] ; then \
 	echo "Onward needs Python 3.11 or newer with its venv module. Tried: $${tried%, }." >&2 ; \
 	echo "Install one (on Debian and Ubuntu also the package python3-venv), or name one: make PYTHON=/path/to/python3 $(MAKECMDGOALS)" >&2 ; \
 	exit 1 ; \
+fi
+endef
+
+# npm is asked twice, since a registry may be out of breath; everything is checked against the digests of the lock.
+# Some programs want a newer Node than the one npm runs on. It is among what is installed, so npm's warning is left out.
+$(CLIS): $(CLIS_LOCK)
+	@$(check_node)
+	@rm -f $(CLIS) && mkdir -p $(@D) && cp $(CLIS_LOCK) $(@D)
+	@echo "Fetching the programs of other engines into $(@D), once; about 1.6 GB when unpacked."
+	@cd $(@D) && npm='npm ci --no-audit --no-fund --loglevel=error' && { $$npm || { sleep 5 ; $$npm ; } ; }
+	@touch $(CLIS)
+
+# Ends with the reason if npm cannot be run on a Node that is new enough.
+define check_node
+advice='Install Node 20 or newer with its npm (on Debian and Ubuntu the packages nodejs and npm), then: make clis' ; \
+for command in node npm ; do \
+	if ! command -v $$command >/dev/null 2>&1 ; then \
+		echo "The programs of other engines come from npm, and there is no $$command on the PATH. $$advice" >&2 ; exit 1 ; \
+	fi ; \
+done ; \
+node=$$(node --version 2>&1) ; major=$${node#v} ; major=$${major%%.*} ; \
+if ! [ "$$major" -ge 20 ] 2>/dev/null ; then \
+	echo "The programs of other engines need Node 20 or newer; this is $$node. $$advice" >&2 ; exit 1 ; \
 fi
 endef
 
