@@ -144,6 +144,35 @@ _ALL: Final = (
         ),
     ),
     Command(
+        "watch",
+        "watching:watch",
+        "Print events of a session as they are added.",
+        "Starts with what comes next; with --after N, with the event that follows number N (0: with the first). Nothing is "
+        "lost or repeated between two calls that pass the number on. Ends with --for SECONDS, or when it is interrupted.\n\n"
+        "JSON (only with --for): {session, events, next}. --lines prints each event as a JSON document on its own line.",
+        arguments=(SES,),
+        options=(
+            Option("--after", "The number after which to start.", "N", kind="number"),
+            Option("--kind", "Only events of this kind.", "KIND", many=True),
+            Option("--run", "Only events of this run.", "RUN"),
+            Option("--for", "End after so many seconds.", "SECONDS", kind="number"),
+            Option("--lines", "One JSON document an event."),
+        ),
+        examples=("onward watch @last", "onward watch @last --after 0 --kind tool_call --lines"),
+    ),
+    Command(
+        "usage",
+        "watching:used",
+        "Show what the runs of a session used and cost.",
+        "As their engines said. With --rates, what they did not say is computed: a JSON object from a model (or the "
+        "beginning of its name, or an engine) to {input, output, cache_read, cache_write}, in dollars for a million "
+        "tokens.\n\n"
+        "JSON: {session, total, engines, complete, runs: [{run, engine, state, usage, cost_usd}]}.",
+        arguments=(SES,),
+        options=(Option("--rates", "What tokens cost.", "FILE", kind="path"),),
+        examples=("onward usage @last", "onward usage @last --rates rates.json --json"),
+    ),
+    Command(
         "draft",
         "drafts:draft",
         "Draft a handoff from the log, without a model.",
