@@ -35,7 +35,7 @@ from onward.service import (
     sessions,
     verifying,
 )
-from onward.service.platform import Platform, approval_policy
+from onward.service.platform import Platform, approval_policy, opening_policy
 from onward.service.sessions import Lineage, Page
 
 if TYPE_CHECKING:
@@ -358,6 +358,7 @@ def open_log(url: str | None = None) -> Onward:
             signer=environment_signer(),
             resolvers=environment_resolvers(),
             approval=approval_policy(),
+            opening=opening_policy(),
         )
     )
 

@@ -169,7 +169,7 @@ def test_a_runner_that_lost_its_lease_can_write_nothing_at_all(world: World) -> 
         lambda: running.record(world.platform, run, (said,)),
         lambda: running.keep_draft(world.platform, run, "late"),
         lambda: running.heartbeat(world.platform, run),
-        lambda: running.opened(world.platform, run, "fresh", "", engine="script"),
+        lambda: running.opened(world.platform, run, (said,)),
         lambda: running.settle(world.platform, run, "completed"),
         lambda: world.log.continue_session(
             session.id, COMMAND, run_id=run.id, fence=run.fence, call="c1", actor="agent"

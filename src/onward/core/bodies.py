@@ -179,6 +179,12 @@ class BriefContext(Context, frozen=True, kw_only=True, tag="brief"):
 
     rows: int
     """How many rows of the timeline it shows."""
+    scope: Literal["session", "workspace", "projection"] = "session"
+    """Whose rows: the conversation's own; those of its workspace; those that came after the projection it began with. Only
+    a brief of the workspace is part of what later turns are given: the others repeat what stands in the conversation."""
+    oldest: int | None = None
+    """The time of the oldest row that is shown, in microseconds; None when it is not known."""
+    newest: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse a brief that shows nothing: an empty record gives no brief."""
@@ -346,6 +352,33 @@ class Signature(Body, frozen=True, kw_only=True):
     algorithm: Literal["ed25519"] = "ed25519"
 
 
+class OpeningFacts(Body, frozen=True, kw_only=True):
+    """How a run got its context: what was asked of the engine, and what it confirmed (see ``core.wording``)."""
+
+    outcome: Literal["resumed", "restored", "seeded", "fresh"] | None = None
+    """As confirmed by whoever drove the engine; None when nothing was confirmed."""
+    reason: str = ""
+    """Why, in a sentence for a person."""
+    engine: str = ""
+    branch: str = ""
+    """Which question decided what was asked, one of ``core.opening.Branch``."""
+    asked: Literal["resume", "restore", "fresh"] | None = None
+    """What was asked of the engine. Another outcome than this one says that it did not confirm it."""
+    native: str | None = None
+    """The engine's own id of the conversation that it works in, as it reported it."""
+    given: Literal["brief", "messages"] | None = None
+    """In what shape a reconstruction was given: as text before what was asked, or as the messages themselves."""
+    scope: Literal["session", "workspace", "projection"] | None = None
+    """What a reconstruction was made from."""
+    rows: int = 0
+    """How many rows, or messages, it holds."""
+    oldest: int | None = None
+    newest: int | None = None
+    """The times of its first and last row, in microseconds."""
+    fault: str = ""
+    """Why no reconstruction could be written, if that failed. The conversation was opened all the same."""
+
+
 class SessionChange(Body, frozen=True, kw_only=True):
     """Something happened to the session as a whole."""
 
@@ -370,6 +403,8 @@ class SessionChange(Body, frozen=True, kw_only=True):
     reason: str | None = None
     opening: str | None = None
     """``resumed``, ``restored``, ``seeded`` or ``fresh``: how the run got its context, as confirmed by the runner."""
+    facts: OpeningFacts | None = None
+    """Of an opening: everything that is told about it."""
     engine: str | None = None
     version: str | None = None
     files: tuple[str, ...] = ()

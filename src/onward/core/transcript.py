@@ -312,6 +312,8 @@ def _item(event: Event, rank: int) -> _Item | None:
             shadows = (body.first_seq, body.last_seq)
             message = _told(event.seq, told, checkpoint=True, shadows=list(shadows))
             return item("text", message, shadows=shadows, kept=body.kept)
+        case BriefContext(scope="session" | "projection"):
+            return None  # it repeats what is in view; one of the workspace does not
         case ProjectionContext() | BriefContext() | Instructions() if body.text.strip():
             # Written by Onward; what is foreign inside is fenced already (T3).
             return item("text", _told(event.seq, body.text))

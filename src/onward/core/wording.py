@@ -1,28 +1,159 @@
 """Wording: how an opening is told, in one place for every surface (invariant O3).
 
-Four outcomes, always as confirmed by whoever drove the engine: ``resumed`` (its own memory), ``restored`` (our log given
-back to it exactly), ``seeded`` (a reconstruction written from our log) and ``fresh`` (nothing of what came before). No
-sentence here claims that a conversation was restored when it was reconstructed, and none promises what was not confirmed.
+All surfaces tell it from one set of facts, ``OpeningFacts``, which the log keeps with the opening: what was asked of the
+engine, what it confirmed, and why. Four outcomes: ``resumed`` (its own memory), ``restored`` (our record of it given back
+exactly), ``seeded`` (a reconstruction written from the log) and ``fresh`` (nothing of what came before). A surface has its
+own register and its own length; the outcome and the reason, word for word, are the same in all of them.
+
+No sentence here claims that a conversation was restored when it was reconstructed, or promises what was not confirmed; a
+reconstruction begins by saying what is gone. Going on in its own memory is told quietly, everything else so that it is
+noticed: a brief softens the loss, it does not undo it. People are not told of sessions. What could not be found out is told
+as unknown.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, Literal
+
+import msgspec
+
+from onward.core.bodies import OpeningFacts, SessionChange
 
 OPENINGS: Final = ("resumed", "restored", "seeded", "fresh")
 
-_TOLD: Final = {
-    "resumed": "The engine went on in the conversation it still holds.",
-    "restored": "The engine held nothing of this; the recorded conversation was handed back to it exactly.",
-    "seeded": "The engine held nothing of this; it was given a written reconstruction from the log.",
-    "fresh": "The engine began with nothing of what came before.",
+Surface = Literal["cli", "banner", "chat", "mcp"]
+"""A line on a terminal; a banner on a page; a notice in a conversation; text for an agent that asked."""
+SURFACES: Final = ("cli", "banner", "chat", "mcp")
+Tone = Literal["quiet", "warning"]
+
+_Case = Literal["resumed", "restored", "seeded", "unconfirmed", "fresh", "unknown"]
+
+_SAYS: Final[dict[Surface, dict[_Case, str]]] = {
+    "cli": {
+        "resumed": "The engine went on in the conversation it still holds.",
+        "restored": "The engine held nothing of this; the recorded conversation was handed back to it exactly.",
+        "seeded": (
+            "For the engine the earlier conversation is gone; it was given a written reconstruction from the record{size}."
+        ),
+        "unconfirmed": (
+            "The engine was asked to go on and did not confirm that; it began with nothing of what came before."
+        ),
+        "fresh": "The engine began with nothing of what came before.",
+        "unknown": "How the engine got its context is not known.",
+    },
+    "banner": {
+        "resumed": "Goes on in the engine's own memory.",
+        "restored": "Handed back to the engine exactly, from the record.",
+        "seeded": "The engine's own conversation is gone. It works from a written reconstruction of the record{size}.",
+        "unconfirmed": "Asked to go on, not confirmed: the engine began with nothing of what came before.",
+        "fresh": "The engine began with nothing of what came before.",
+        "unknown": "How the engine got its context is not known.",
+    },
+    "chat": {
+        "resumed": "The agent goes on in its own memory of this.",
+        "restored": "The agent held nothing of this here; its recorded conversation was handed back to it exactly.",
+        "seeded": (
+            "The earlier conversation is gone for the agent. It was given a written reconstruction from the record{size}, "
+            "and may ask again about what that leaves out."
+        ),
+        "unconfirmed": (
+            "The agent was asked to go on and did not confirm that. It knows nothing of what came before."
+        ),
+        "fresh": "The agent knows nothing of what came before.",
+        "unknown": "What the agent knows of what came before is not known.",
+    },
+    "mcp": {
+        "resumed": "Opened in the engine's own memory.",
+        "restored": "Opened with the engine's recorded conversation handed back exactly.",
+        "seeded": (
+            "Opened without the earlier conversation, which is gone for the engine; it was given a written reconstruction "
+            "from the record{size}."
+        ),
+        "unconfirmed": "Opened with nothing of what came before: going on was asked for and not confirmed.",
+        "fresh": "Opened with nothing of what came before.",
+        "unknown": "Opened; how the engine got its context is not known.",
+    },
 }
 
 
-def told(opening: str, reason: str = "") -> str:
-    """Return the sentence about an opening, with the reason if there is one."""
-    sentence = _TOLD.get(opening, "How the engine got its context is not known.")
-    return f"{sentence} {reason}".strip()
+class Telling(msgspec.Struct, frozen=True, kw_only=True):
+    """An opening, told for one surface."""
+
+    text: str
+    tone: Tone
+
+
+def tell(facts: OpeningFacts | None, surface: Surface = "cli") -> Telling:
+    """Return how a surface tells an opening; None are the facts of one that nobody decided or recorded."""
+    case = _case(facts)
+    says = _SAYS[surface][case].format(size=_size(facts) if facts else "")
+    parts = [says]
+    if facts is not None:
+        parts.append(facts.reason)
+        if facts.fault and case in ("fresh", "unconfirmed"):
+            parts.append(f"A reconstruction could not be written: {facts.fault.rstrip('.')}.")
+    return Telling(
+        text=" ".join(part for part in parts if part), tone="quiet" if case == "resumed" else "warning"
+    )
+
+
+def sentence(facts: OpeningFacts | None) -> str:
+    """Return an opening as a line on a terminal; nothing at all where no engine began."""
+    return tell(facts).text if facts is not None else ""
+
+
+def document(facts: OpeningFacts | None) -> dict[str, Any]:
+    """Return an opening for a program: every fact by name, and the sentence for whoever the program shows it to."""
+    told = tell(facts)
+    facts = facts or OpeningFacts()
+    seed = None
+    if facts.given is not None:
+        seed = {
+            "given": facts.given,
+            "scope": facts.scope,
+            "rows": facts.rows,
+            "oldest": facts.oldest,
+            "newest": facts.newest,
+        }
+    return {
+        "opening": facts.outcome,
+        "reason": facts.reason,
+        "engine": facts.engine or None,
+        "branch": facts.branch or None,
+        "asked": facts.asked,
+        "native": facts.native,
+        "seed": seed,
+        "fault": facts.fault or None,
+        "told": told.text,
+        "tone": told.tone,
+    }
+
+
+def facts_of(change: SessionChange) -> OpeningFacts | None:
+    """Return the facts of an opening in the log, also of one from before they were kept together; None for another event."""
+    if change.change != "opening":
+        return None
+    if change.facts is not None:
+        return change.facts
+    known = next((name for name in OPENINGS if name == change.opening), None)
+    return OpeningFacts(outcome=known, reason=change.reason or "", engine=change.engine or "")
+
+
+def _case(facts: OpeningFacts | None) -> _Case:
+    if facts is None or facts.outcome is None:
+        return "unknown"
+    if facts.outcome == "fresh" and facts.asked in ("resume", "restore"):
+        return "unconfirmed"
+    return facts.outcome
+
+
+def _size(facts: OpeningFacts) -> str:
+    """Return how large a reconstruction is, for the middle of a sentence."""
+    if not facts.rows:
+        return ""
+    unit = "message" if facts.given == "messages" and facts.scope is None else "entry"
+    many = {"message": "messages", "entry": "entries"}
+    return f" (1 {unit})" if facts.rows == 1 else f" ({facts.rows} {many[unit]})"
 
 
 def offline(name: str) -> str:

@@ -136,6 +136,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """The id that a new conversation gets, for engines whose ids can be chosen. The log has it already."""
     recorded: tuple[NativeFile, ...] = ()
     """What we hold of the engine's own files of ``native``, for an engine that can restore."""
+    prefer_recorded: bool = False
+    """Give ``recorded`` back even where the engine may still hold ``native``: the record comes first."""
     workdir: str | None = None
     model: str | None = None
     permission_mode: PermissionMode = "default"

@@ -34,10 +34,10 @@ _T = TypeVar("_T")
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
     """How a run got its context, as the driver confirmed it."""
 
-    opening: str
-    reason: str
-    engine: str
+    events: tuple[NewEvent, ...]
+    """The opening with its facts and, if a reconstruction was used that later turns begin with, that one."""
     native: EngineSession | None = None
+    """What the engine calls this session."""
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,12 +53,17 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 class Desk(Protocol):
     """What a driver asks of the platform. Errors are those of the service verbs."""
 
+    @property
+    def machine(self) -> str:
+        """Where the driver and its engine are: a machine's id, or its name where none is registered."""
+        ...
+
     async def claim(self, run_id: str, owner: str, *, engine: str, lease: float) -> Run:
         """Take a queued run; its message enters the log."""
         ...
 
     async def prepare(self, run: Run, facts: EngineFacts) -> Prepared:
-        """Return what the engine is going to be given."""
+        """Return what the engine is going to be given. The id of a conversation that it is to begin is stored by then."""
         ...
 
     def event(self, kind: str, body: Any, actor: str, **named: Any) -> NewEvent:
@@ -114,6 +119,10 @@ class LocalDesk:
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
 
+    @property
+    def machine(self) -> str:
+        return self.platform.machine_id or self.platform.host
+
     async def claim(self, run_id: str, owner: str, *, engine: str, lease: float) -> Run:
         return await in_thread(running.claim, self.platform, run_id, owner, engine=engine, lease=lease)
 
@@ -138,20 +147,13 @@ class LocalDesk:
         raise NotImplementedError
 
     async def opened(self, run: Run, opened: Opened) -> None:
-        await in_thread(
-            running.opened,
-            self.platform,
-            run,
-            opened.opening,
-            opened.reason,
-            engine=opened.engine,
-            native=opened.native,
-        )
+        await in_thread(running.opened, self.platform, run, opened.events, native=opened.native)
 
     async def heartbeat(self, run: Run, *, lease: float) -> None:
         await in_thread(running.heartbeat, self.platform, run, lease=lease)
 
     async def permit(self, run: Run, asked: Permission) -> Permitted:
+        del run, asked
         return Permitted(granted=False, note="Nobody is here who could allow it.")
 
     async def settle(

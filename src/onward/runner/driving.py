@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 import msgspec
 
-from onward.core.bodies import Message, Reasoning, ToolCall, ToolResult, Usage
+from onward.core.bodies import Message, OpeningFacts, Reasoning, SessionChange, ToolCall, ToolResult, Usage
 from onward.core.events import NewEvent, Source
 from onward.core.pressure import Pressure
 from onward.core.records import EngineSession, Run, RunState
 from onward.core.transcript import Transcript
-from onward.core.wording import told
+from onward.core.wording import sentence
 from onward.engines.contract import (
     Engine,
     Finished,
@@ -37,7 +38,7 @@ from onward.engines.contract import (
 )
 from onward.errors import ContinuationModeUnavailable, LeaseLost
 from onward.runner.desk import Desk, Ended, Opened, uninterrupted
-from onward.service.opening import EngineFacts, Prepared
+from onward.service.opening import EngineFacts, Prepared, confirmed
 
 DRAFT_SECONDS: Final = 0.1
 """Streamed text is in the draft row at most this long after it was shown."""
@@ -53,7 +54,9 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     state: str
     opening: str | None
+    """``resumed``, ``restored``, ``seeded`` or ``fresh`` as the engine confirmed it; None when it never began."""
     opening_told: str
+    """The same as a sentence, with the reason."""
     reply: str
     usage: Usage | None
     reason: str = ""
@@ -64,6 +67,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """How full the model's window was, where that was measured."""
     approval: str | None = None
     """The request to continue that waits for a person, if the agent made one."""
+    opening_facts: OpeningFacts | None = None
+    """Everything that is known of how it got its context; every surface tells it from these."""
 
 
 class Drive:
@@ -71,13 +76,12 @@ class Drive:
 
     def __init__(self, desk: Desk, run: Run, engine: Engine, listener: Listener | None) -> None:
         self.desk, self.run, self.engine, self.listener = desk, run, engine, listener
-        self.facts = EngineFacts(name=engine.name, capabilities=engine.capabilities)
+        self.facts = EngineFacts(name=engine.name, capabilities=engine.capabilities, machine=desk.machine)
         self.source = Source(producer="engine", engine=engine.name)
         self.text: list[str] = []
         self.replies: list[str] = []
         self.usage: Usage | None = None
-        self.opening: str | None = None
-        self.reason = ""
+        self.opening: OpeningFacts | None = None
         self.prepared: Prepared | None = None
         self._kept_at = 0.0
         self._unkept = asyncio.Event()
@@ -117,16 +121,23 @@ class Drive:
             self.listener(self.run, signal)
 
     def _turn(self, prepared: Prepared) -> Turn:
+        options = prepared.options
+        here = prepared.folder if prepared.folder and os.path.isdir(prepared.folder) else None
         return Turn(
             session_id=self.run.session_id,
             run_id=self.run.id,
             input=prepared.input,
             history=prepared.messages,
             tools=self.desk.tools(self.run, self.facts),
+            brief=prepared.brief,
             native=prepared.native,
-            workdir=prepared.options.workdir,
-            model=prepared.options.model,
-            options=prepared.options.adapter_opts,
+            native_only=options.continuation == "native",
+            new_id=prepared.new_id,
+            recorded=prepared.recorded,
+            prefer_recorded=prepared.decision.mode == "restore",
+            workdir=options.workdir or here,
+            model=options.model,
+            options=options.adapter_opts,
         )
 
     async def _write(self, signal: Signal) -> None:
@@ -188,31 +199,33 @@ class Drive:
                 return None
 
     async def _started(self, signal: Started) -> None:
-        """Record the opening as it was confirmed (O2)."""
+        """Record the opening as it was confirmed, once (O2); what was to be resumed or nothing fails here (O5)."""
         prepared = self.prepared
-        assert prepared is not None
-        if prepared.native is not None and signal.resumed:
-            self.opening = "resumed"
-        elif prepared.transcript.messages:
-            self.opening = "seeded"
-        else:
-            self.opening = "fresh"
-        self.reason = prepared.reason
-        if prepared.native is not None and not signal.resumed:
-            self.reason = "Its own memory was asked for and did not answer."
-            if prepared.options.continuation == "native":
-                raise ContinuationModeUnavailable(engine=self.engine.name)
+        if prepared is None or self.opening is not None:
+            return
+        told = confirmed(prepared, self.facts, signal)
+        if prepared.options.continuation == "native" and told.outcome != "resumed":
+            raise ContinuationModeUnavailable(engine=self.engine.name)
+        self.opening = told
+        new, run = self.desk.event, self.run
+        change = SessionChange(
+            change="opening", opening=told.outcome, reason=told.reason, engine=told.engine, facts=told
+        )
+        opening = new("session", change, "system", run_id=run.id)
+        events: tuple[NewEvent, ...] = (opening,)
+        if told.outcome == "seeded" and prepared.spent is not None:
+            events = (opening, new("context", prepared.spent, "system", run_id=run.id))
         native = None
         if signal.native_id:
             native = EngineSession(
-                session_id=self.run.session_id,
+                session_id=run.session_id,
                 engine=self.engine.name,
                 native_id=signal.native_id,
                 model=signal.model,
-                updated_at=self.run.started_at or self.run.created_at,
+                machine_id=self.desk.machine or None,
+                updated_at=opening.at,
             )
-        opened = Opened(opening=self.opening, reason=self.reason, engine=self.engine.name, native=native)
-        await self.desk.opened(self.run, opened)
+        await self.desk.opened(run, Opened(events=events, native=native))
 
     async def _delta(self, signal: TextDelta) -> None:
         self.text.append(signal.text)
@@ -287,8 +300,9 @@ class Drive:
             session=run.session_id,
             run=run.id,
             state=run.state,
-            opening=self.opening,
-            opening_told=told(self.opening or "", self.reason),
+            opening=self.opening.outcome if self.opening else None,
+            opening_facts=self.opening,
+            opening_told=sentence(self.opening),
             reply="\n\n".join(self.replies),
             usage=self.usage,
             reason=reason,

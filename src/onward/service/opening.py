@@ -1,33 +1,50 @@
-"""Opening a run: which history an engine is given, by which mode, within which limits.
+"""Opening a run: what an engine is given of what came before, in which shape, within which limits.
 
-``auto`` resumes the engine's own conversation where it has one and replays our transcript otherwise; ``replay`` always
-replays; ``native`` only resumes and fails when there is nothing to resume (an engine that cannot resume fails closed,
-O5); ``none`` gives nothing. The transcript ends before the run's own input, so a request is never doubled; snapshots of
-other sessions that the message brought along are part of that input, and are given in every mode. Limits keep the most
-recent; the projection that a successor began with stays in front of them, however long the session grows, because it
-is all that the engine is given of what came before.
+Which memory it should wake up with is decided by ``core.opening``; this module reads what that needs, and puts together what
+follows from it. An engine that goes on in its own conversation is given nothing but what is asked now. One that holds
+nothing gets our transcript if it reads messages, and otherwise the brief, as text that it puts in front of what is asked.
+The brief is composed for every engine that might turn out to hold nothing, a resumed one too: only the engine knows, and
+it drops what it does not need (O2). A clean slate reads nothing of what came before (O1).
 
-What is decided here is a wish. What is reported is what the engine confirmed (O2).
+The transcript ends before the run's own input, so a request is never doubled; snapshots of other sessions that the message
+brought along are part of that input, and are given in every mode. Limits keep the most recent; what a history begins with
+(a projection, or the brief of the workspace it began in) stays in front of them, however long it grows, because it is all
+that the engine is given of what came before.
+
+What is decided here is a wish. ``confirmed`` says what became of it, from the engine's own report and nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+import uuid
+from typing import Any, Final, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from onward.core.bodies import ProjectionContext
+from onward.core.bodies import BriefContext, OpeningFacts, SessionChange
+from onward.core.brief import CHARS, PREAMBLE, Bounds
 from onward.core.codec import body_of, loads
 from onward.core.events import Event
-from onward.core.manifest import Scope
-from onward.core.records import EngineSession, Run
+from onward.core.opening import (
+    MEMORIES,
+    Able,
+    Asked,
+    Decision,
+    Held,
+    Memory,
+    Previous,
+    decide_opening,
+)
+from onward.core.records import EngineSession, Run, Session
 from onward.core.transcript import Limits, Transcript, TranscriptMessage, from_events, limited
-from onward.engines.contract import Capabilities, NativeSession
+from onward.engines.contract import Capabilities, NativeFile, NativeSession, Started
 from onward.errors import ContinuationModeUnavailable, InvalidInput, LimitExceeded
-from onward.service import running, sessions
+from onward.service import briefing, running, sessions
+from onward.service.briefing import Composed
 from onward.service.platform import Platform
 from onward.service.running import MODES
+from onward.store.contract import Batch, RunIs
 
 HISTORY_LIMIT: Final = 1000
 """Events that a transcript is read from, unless asked otherwise."""
@@ -35,12 +52,20 @@ HISTORY_MOST: Final = 100_000
 """Events that a transcript can be read from at all."""
 WINDOW_SHARE: Final = 0.6
 """The part of an engine's context window that history may fill; the rest is for tools, the request and the answer."""
+LOOKED_AT: Final = 50
+"""Events about the session itself among which the opening of the turn before is looked for."""
+UNCONFIRMED: Final = "Its own memory was asked for and did not answer."
+"""Why an engine did not resume, where it does not say so itself."""
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller may say about a run."""
 
-    continuation: str = "auto"
+    continuation: Asked = "auto"
+    memory: Memory | UnsetType = UNSET
+    """Whose memory comes first; unset for what the platform says."""
+    window: float | UnsetType | None = UNSET
+    """Seconds for which an engine's own memory is relied on, None for ever; unset for what the platform says."""
     limit: int = HISTORY_LIMIT
     max_messages: int | None = None
     max_chars: int | None = None
@@ -55,16 +80,30 @@ class EngineFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     capabilities: Capabilities
+    machine: str = ""
+    """Where it runs. What it remembers is there, and on no other machine."""
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """What an engine is going to be given."""
 
     options: RunOptions
-    transcript: Transcript
+    decision: Decision
     input: str
-    native: NativeSession | None
-    reason: str
+    transcript: Transcript
+    """What an engine that reads messages is given as history; empty where it is asked to go on by itself."""
+    facts: OpeningFacts
+    """What is known of the opening before anything was confirmed: the outcome is missing."""
+    native: NativeSession | None = None
+    brief: str = ""
+    """What an engine that reads text is given if it holds nothing."""
+    spent: BriefContext | None = None
+    """What enters the log together with the opening if the reconstruction was used, so that later turns begin alike."""
+    new_id: str | None = None
+    """The id of the conversation that the engine is to begin; it is in the log already."""
+    recorded: tuple[NativeFile, ...] = ()
+    folder: str | None = None
+    """The folder that the session is about, as its machine spells it."""
     brought: TranscriptMessage | None = None
     """The snapshots that the message brought along: part of what is asked, in every mode, and no part of the history."""
 
@@ -90,6 +129,8 @@ def parse_options(given: bytes | dict[str, Any]) -> RunOptions:
     mode = {None: "none", False: "none"}.get(mode, mode)
     if mode not in MODES:
         raise InvalidInput(what=f"continuation mode {mode!r}", why=f"there are {', '.join(MODES)}")
+    if (memory := raw.get("memory", "engine")) not in MEMORIES:
+        raise InvalidInput(what=f"memory {memory!r}", why=f"there are {', '.join(MEMORIES)}")
     try:
         options = msgspec.convert({**raw, "continuation": mode}, RunOptions)
     except msgspec.ValidationError as error:
@@ -101,6 +142,12 @@ def parse_options(given: bytes | dict[str, Any]) -> RunOptions:
             found=options.limit,
         )
     _limits(options, None)
+    if isinstance(options.window, float) and not 0 <= options.window < float("inf"):
+        raise LimitExceeded(
+            what="the window of an engine's own memory",
+            limit="0 seconds or more, null for unlimited",
+            found=options.window,
+        )
     return options
 
 
@@ -114,33 +161,222 @@ def _limits(options: RunOptions, window: int | None) -> Limits:
 
 
 def prepare(platform: Platform, run: Run, engine: EngineFacts) -> Prepared:
-    """Return what a claimed run gives its engine. Raises ContinuationModeUnavailable when ``native`` has nothing."""
+    """Return what a claimed run gives its engine; the id of a conversation that is to begin is stored before that.
+
+    Raises ContinuationModeUnavailable when ``native`` has nothing to go on with.
+    """
     options = parse_options(run.options)
     asked = platform.store.event(run.input_event) if run.input_event else None
     if asked is None:
         raise InvalidInput(what=f"run {run.id}", why="its message is not in the log")
-    native = _native(platform, run, engine) if options.continuation in ("auto", "native") else None
-    if options.continuation == "native" and native is None:
+    session = platform.session(run.session_id)
+    row, recorded, decision = _decided(platform, run, engine, options)
+    if options.continuation == "native" and decision.mode != "resume":
         raise ContinuationModeUnavailable(engine=engine.name)
     context = running.brought_by(platform, asked)
     read = from_events([context], run.session_id).messages if context else ()
     brought = read[0] if read else None
-    empty = Transcript(session_id=run.session_id)
-    if native is not None:
-        reason, transcript = "", empty
-    elif options.continuation == "none":
-        reason, transcript = "A clean slate was asked for.", empty
-    else:
-        window = engine.capabilities.window
-        reason, transcript = "", history(platform, run.session_id, context or asked, options, window, brought)
     question = from_events([asked], run.session_id).messages
     said = question[0].content if question else ""
-    if native is not None and brought is not None:
-        # The engine has its own history, to which nothing can be added: both go as one message, in their order.
+    as_text = engine.capabilities.reads == "text" or decision.mode != "fresh"
+    if as_text and brought is not None:
+        # Nothing can be added to a history that is the engine's own, nor to a brief: both go as one message, in order.
         said, brought = f"{brought.content}\n\n{said}", None
-    return Prepared(
-        options=options, transcript=transcript, input=said, native=native, reason=reason, brought=brought
+    transcript = Transcript(session_id=run.session_id)
+    facts = OpeningFacts(
+        reason=decision.reason, engine=engine.name, branch=decision.branch, asked=decision.mode
     )
+    text, spent = "", None
+    if decision.seed is None or decision.instead == "fail":
+        pass
+    elif as_text:
+        composed = _composed(platform, run, engine, asked, options)
+        text, spent, facts = composed.text, _spent(composed, engine), _told(facts, composed, "brief")
+    else:
+        transcript = history(
+            platform, run.session_id, context or asked, options, engine.capabilities.window, brought
+        )
+        if transcript.messages:
+            facts = msgspec.structs.replace(facts, given="messages", rows=len(transcript.messages))
+        else:
+            composed = _composed(platform, run, engine, asked, options)
+            spent = _spent(composed, engine) if composed.scope == "workspace" else None
+            facts = _told(facts, composed if spent else Composed(fault=composed.fault), "messages")
+            if spent is not None:
+                lead = TranscriptMessage(role="user", content=spent.text)
+                transcript = msgspec.structs.replace(transcript, messages=(lead,))
+    return Prepared(
+        options=options,
+        decision=decision,
+        input=said,
+        transcript=msgspec.structs.replace(transcript, items=()),
+        facts=facts,
+        native=NativeSession(id=row.native_id, model=row.model) if row and decision.native_id else None,
+        brief=text,
+        spent=spent,
+        new_id=_chosen_id(platform, run, engine) if decision.mode == "fresh" else None,
+        recorded=recorded if decision.native_id and decision.instead != "fail" else (),
+        folder=_folder(platform, session),
+        brought=brought,
+    )
+
+
+def _decided(
+    platform: Platform, run: Run, engine: EngineFacts, options: RunOptions
+) -> tuple[EngineSession | None, tuple[NativeFile, ...], Decision]:
+    """Return what the engine calls this session, what we hold of that, and what to wake up with."""
+    able = Able(name=engine.name, memory=engine.capabilities.memory)
+    machine, now = named(platform, engine.machine or platform.host), platform.clock()
+    row: EngineSession | None = None
+    recorded: tuple[NativeFile, ...] = ()
+    previous: Previous | None = None
+    if able.memory and options.continuation in ("auto", "native"):
+        known = platform.store.engine_sessions(run.session_id)
+        row = next((found for found in known if found.engine == engine.name), None)
+    if row is not None and options.continuation == "auto":
+        previous = previous_turn(platform, run)
+        recorded = _recorded(platform, row) if engine.capabilities.restore else ()
+        able = msgspec.structs.replace(able, restorable=bool(recorded))
+    held = None
+    if row is not None:
+        at = named(platform, row.machine_id) if row.machine_id else None
+        held = Held(native_id=row.native_id, machine=at)
+    policy = platform.opening
+    if options.memory is not UNSET:
+        policy = msgspec.structs.replace(policy, memory=options.memory)
+    if options.window is not UNSET:
+        policy = msgspec.structs.replace(policy, window=options.window)
+    decision = decide_opening(able, held, previous, machine, policy, now, asked=options.continuation)
+    return row, recorded, decision
+
+
+def named(platform: Platform, machine: str) -> str:
+    """Return a machine as people know it: the name under which its id is registered, or what was written down itself."""
+    found = platform.store.machine(machine)
+    return found.name if found is not None else machine
+
+
+def previous_turn(platform: Platform, run: Run) -> Previous | None:
+    """Return the turn before this one that an engine took up, if there was one.
+
+    A run that ended before its engine began changed nothing that any engine holds, so it is passed over.
+    """
+    about = platform.store.events(run.session_id, limit=LOOKED_AT, kinds=("session",), newest_first=True)
+    for event in about:
+        body = body_of(event)
+        if event.run_id in (None, run.id) or not isinstance(body, SessionChange) or body.change != "opening":
+            continue
+        before = platform.store.run(event.run_id or "")
+        times = (event.at, before.started_at or 0, before.ended_at or 0) if before else (event.at,)
+        return Previous(
+            engine=body.engine or "",
+            state=before.state if before else "completed",
+            active_at=max(times) or None,
+        )
+    return None
+
+
+def _composed(
+    platform: Platform, run: Run, engine: EngineFacts, asked: Event, options: RunOptions
+) -> Composed:
+    window = platform.opening.window if options.window is UNSET else options.window
+    room = _limits(options, engine.capabilities.window).chars
+    bounds = Bounds(chars=CHARS if room is None else max(min(CHARS, room - len(PREAMBLE)), 0))
+    return briefing.brief_for(
+        platform, run.session_id, asked, window=window, bounds=bounds, tools=engine.capabilities.tools
+    )
+
+
+def _spent(composed: Composed, engine: EngineFacts) -> BriefContext | None:
+    """Return what enters the log when this brief was used, if anything does.
+
+    An engine without any memory is told the same again at every turn. That is in the log as an opening, with its figures;
+    its text is not, or a conversation would grow with the square of its length. A workspace's brief is kept whoever was
+    told it, because it becomes what the conversation begins with. A projection stands in the log already, so only what
+    was added to it is kept.
+    """
+    if composed.scope is None or composed.brief.rows == 0:
+        return None
+    if composed.scope != "workspace" and not engine.capabilities.memory:
+        return None
+    return BriefContext(
+        text=composed.brief.text,
+        rows=composed.brief.rows,
+        scope=composed.scope,
+        oldest=composed.brief.oldest,
+        newest=composed.brief.newest,
+    )
+
+
+def _told(facts: OpeningFacts, composed: Composed, given: Literal["brief", "messages"]) -> OpeningFacts:
+    """Return the facts with those of the reconstruction that was put together."""
+    return msgspec.structs.replace(
+        facts,
+        given=given if composed.scope else None,
+        scope=composed.scope,
+        rows=composed.brief.rows,
+        oldest=composed.brief.oldest,
+        newest=composed.brief.newest,
+        fault=composed.fault,
+    )
+
+
+def confirmed(prepared: Prepared, engine: EngineFacts, started: Started) -> OpeningFacts:
+    """Return what became of an opening, as the engine reports it and never as it was asked (O2, O5).
+
+    A claim counts only where it can be true: an engine without a memory resumes nothing, nor does one that works in another
+    conversation than it was asked for, and what was not there to be given back was not restored. Where several claims are
+    made, a brief that was used says most: an engine that needed it held nothing. So no two are ever reported.
+    """
+    facts, native = prepared.facts, prepared.native
+    same = native is not None and started.native_id in (None, native.id) and engine.capabilities.memory
+    outcome: Literal["resumed", "restored", "seeded", "fresh"] = "fresh"
+    if started.briefed and prepared.brief:
+        outcome = "seeded"
+    elif started.restored and same and prepared.recorded:
+        outcome = "restored"
+    elif started.resumed and same:
+        outcome = "resumed"
+    elif prepared.transcript.messages:
+        outcome = "seeded"
+    asked_for = {"resume": "resumed", "restore": "restored", "fresh": outcome}[prepared.decision.mode]
+    reason = facts.reason if outcome == asked_for else started.why or UNCONFIRMED
+    works_in = native.id if native is not None and outcome in ("resumed", "restored") else started.native_id
+    told = msgspec.structs.replace(facts, outcome=outcome, reason=reason, native=works_in)
+    if outcome == "seeded":
+        return told
+    return msgspec.structs.replace(told, given=None, scope=None, rows=0, oldest=None, newest=None)
+
+
+def _chosen_id(platform: Platform, run: Run, engine: EngineFacts) -> str | None:
+    """Choose the id of a conversation that the engine is to begin, and write it down before the engine knows of it.
+
+    So a first turn that is cut off does not lose it. Raises Conflict when the run is no longer held.
+    """
+    if not engine.capabilities.chooses_id:
+        return None
+    new = str(uuid.UUID(bytes=platform.ids.salt(), version=4))
+    begun = EngineSession(
+        session_id=run.session_id,
+        engine=engine.name,
+        native_id=new,
+        machine_id=engine.machine or platform.host or None,
+        updated_at=platform.clock(),
+    )
+    platform.store.commit(Batch(guards=(RunIs(run.id, "running", run.fence),), engine_sessions=(begun,)))
+    return new
+
+
+def _recorded(platform: Platform, row: EngineSession) -> tuple[NativeFile, ...]:
+    """Return what we hold of the engine's own files of a conversation."""
+    del platform, row
+    return ()
+
+
+def _folder(platform: Platform, session: Session) -> str | None:
+    """Return the folder that a session is about. Whether it is there, only the machine of the engine can tell."""
+    place = platform.store.workspace_by_id(session.workspace_id) if session.workspace_id else None
+    return place.path if place else None
 
 
 def history(
@@ -153,7 +389,7 @@ def history(
 ) -> Transcript:
     """Return the transcript of everything before an event, within the limits and the engine's window.
 
-    The limits apply to what follows the projection, with what it and ``beside`` leave of them: a message that is given too,
+    The limits apply to what follows the beginning, with what it and ``beside`` leave of them: a message that is given too,
     whatever its size.
     """
     session = platform.session(session_id)
@@ -164,20 +400,20 @@ def history(
     limits = _limits(options, window)
     if beside is not None:
         limits = _less(limits, beside)
-    begun = _projection(platform, stretches)
+    begun = briefing.begun_with(platform, stretches)
     if begun is None:
         return from_events(events, session_id, limits)
-    whole = from_events([begun, *(e for e in events if e.id != begun.id)], session_id)
-    first, rest = whole.messages[:1], whole.messages[1:]
-    kept = (*first, *limited(rest, _less(limits, first[0]))) if rest else first
-    omitted = len(whole.messages) - len(kept)
+    rest = [event for event in events if event.id != begun.id]
+    if isinstance(body_of(begun), BriefContext):
+        # It was written down after the message that it was given with, and was read before it.
+        first, whole = from_events([begun], session_id).messages, from_events(rest, session_id)
+        after = whole.messages
+    else:
+        whole = from_events([begun, *rest], session_id)
+        first, after = whole.messages[:1], whole.messages[1:]
+    kept = (*first, *limited(after, _less(limits, first[0]))) if first and after else (*first, *after)
+    omitted = len(first) + len(after) - len(kept)
     return msgspec.structs.replace(whole, messages=kept, metadata={**whole.metadata, "omitted": omitted})
-
-
-def _projection(platform: Platform, stretches: Sequence[Scope]) -> Event | None:
-    """Return what the history began with, if it is that of a continuation."""
-    found = platform.store.events(stretches[0].session, upto=stretches[0].to_seq, limit=1, kinds=("context",))
-    return found[0] if found and isinstance(body_of(found[0]), ProjectionContext) else None
 
 
 def _less(limits: Limits, first: TranscriptMessage) -> Limits:
@@ -194,13 +430,3 @@ def provider_sessions(platform: Platform, session_id: str) -> dict[str, dict[str
         found.engine: {"provider_session_id": found.native_id, "model": found.model}
         for found in platform.store.engine_sessions(session_id)
     }
-
-
-def _native(platform: Platform, run: Run, engine: EngineFacts) -> NativeSession | None:
-    """Return the conversation that an engine should still hold, if it can hold one."""
-    if not engine.capabilities.memory:
-        return None
-    found: EngineSession | None = next(
-        (s for s in platform.store.engine_sessions(run.session_id) if s.engine == engine.name), None
-    )
-    return NativeSession(id=found.native_id, model=found.model) if found else None

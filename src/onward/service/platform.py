@@ -20,6 +20,7 @@ from onward.core.budget import CharsCounter, Counter
 from onward.core.codec import encode
 from onward.core.events import ONWARD, NewEvent, Source
 from onward.core.ids import LOCAL_ACCOUNT, Ids
+from onward.core.opening import MEMORIES, Policy, parse_window
 from onward.core.records import Session
 from onward.errors import InvalidInput, SessionNotFound
 from onward.store.contract import Store
@@ -84,6 +85,20 @@ def approval_policy() -> str:
     return named
 
 
+def opening_policy() -> Policy:
+    """Return which memory comes first, and for how long an engine's own is relied on.
+
+    ``ONWARD_MEMORY`` says ``engine`` or ``platform``, ``ONWARD_WINDOW`` a time such as ``4d`` or ``36h``, or ``unlimited``.
+    Raises InvalidInput for anything else.
+    """
+    memory = os.environ.get("ONWARD_MEMORY", "").strip().lower()
+    if memory and memory not in MEMORIES:
+        raise InvalidInput(what=f"ONWARD_MEMORY={memory!r}", why=f"there are {', '.join(MEMORIES)}")
+    window = os.environ.get("ONWARD_WINDOW", "").strip()
+    policy = Policy(memory="platform") if memory == "platform" else Policy()
+    return msgspec.structs.replace(policy, window=parse_window(window)) if window else policy
+
+
 class Platform(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the verbs act on and with."""
 
@@ -96,12 +111,16 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
     """The name of this machine, as people know it."""
     machine_id: str | None = None
     """The machine on which what is claimed here is executed, where it is registered."""
+    online_seconds: float = 60.0
+    """A machine that was heard of within so many seconds is online."""
     resolvers: tuple[Resolver, ...] | None = None
     """What reads the resources and memories that a handoff cites; None for what ``resolving.resolvers`` says."""
     signer: Signer | None = None
     """Who signs each manifest when it is made; None for nobody."""
     approval: str = "never"
     """Whose continuations wait for a person (``continuation.approval``): ``never``, ``agent`` or ``always``."""
+    opening: Policy = Policy()
+    """Which memory comes first, and for how long an engine's own is relied on, where a run does not say."""
 
     def session(self, session_id: str) -> Session:
         """Return a session that this account may read. Raises SessionNotFound otherwise (invariant A1)."""

@@ -270,25 +270,14 @@ def keep_draft(platform: Platform, run: Run, text: str) -> None:
 
 
 def opened(
-    platform: Platform,
-    run: Run,
-    opening: str,
-    reason: str,
-    *,
-    engine: str,
-    native: EngineSession | None = None,
+    platform: Platform, run: Run, events: Sequence[NewEvent], *, native: EngineSession | None = None
 ) -> None:
-    """Record how a run got its context, as the runner confirmed it, and what the engine calls this session."""
-    if native is not None and native.machine_id is None:
-        native = msgspec.structs.replace(native, machine_id=run.machine_id)
-    change = SessionChange(change="opening", opening=opening, reason=reason, engine=engine)
-    event = platform.event("session", change, "system", run_id=run.id)
-    platform.store.commit(
-        Batch(
-            appends=(Append(session_id=run.session_id, events=(event,), run_id=run.id, fence=run.fence),),
-            engine_sessions=(native,) if native else (),
-        )
-    )
+    """Record how a run got its context, as the runner confirmed it, and what the engine calls this session.
+
+    Raises LeaseLost when the run is no longer held.
+    """
+    append = Append(session_id=run.session_id, events=tuple(events), run_id=run.id, fence=run.fence)
+    platform.store.commit(Batch(appends=(append,), engine_sessions=(native,) if native else ()))
 
 
 def settle(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from onward.errors import InvalidInput, NotFound, StoreError
-from onward.service.platform import Platform, approval_policy
+from onward.service.platform import Platform, approval_policy, opening_policy
 from onward.store import open_store
 from onward.store.contract import Store
 from onward.surfaces.cli.grammar import Call
@@ -89,7 +89,12 @@ def opened(call: Call, *, makes: bool = False, counter: str | None = None) -> It
     try:
         host = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
         platform = Platform(
-            store=store, host=host, signer=_signer(), resolvers=_resolvers(), approval=approval_policy()
+            store=store,
+            host=host,
+            signer=_signer(),
+            resolvers=_resolvers(),
+            approval=approval_policy(),
+            opening=opening_policy(),
         )
         if counter is not None:
             from onward.service.counting import counter_by_name
