@@ -121,6 +121,7 @@ class _Link:
         self._reader, self._writer = reader, writer
         self._sent = self._delivered = 0
         self._progress = asyncio.Event()
+        self._finished = False
 
     async def greeting(self, length: int) -> bytes:
         """Return the first line, which has this many bytes; less if there are less."""
@@ -155,7 +156,7 @@ class _Link:
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message to the engine; without an engine it goes nowhere."""
-        if not self._writer.is_closing():
+        if not self._finished and not self._writer.is_closing():
             line = msgspec.json.encode(message) + b"\n"
             self._sent += len(line)
             self._writer.write(line)
@@ -169,8 +170,22 @@ class _Link:
                     self._progress.clear()
                     await self._progress.wait()
 
+    def finish(self) -> None:
+        """Say no more, and let the program end the connection once it has read everything.
+
+        Closing it here instead could take away what it has not read yet.
+        """
+        if self._finished or self._writer.is_closing():
+            return
+        self._finished = True
+        if self.known:
+            self._writer.write_eof()
+        else:
+            self._writer.transport.abort()
+
     async def close(self) -> None:
         """Send what is still to be sent, and end the connection."""
+        self._finished = True
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(CLOSING_SECONDS):
                 self._writer.close()
@@ -219,9 +234,11 @@ class Bridge:
             if self._listening is not None:
                 self._listening.close()
             links = dict(self._links)
-            await asyncio.gather(*(link.close() for link in links))
+            for link in links:
+                link.finish()
             if links:
                 await asyncio.wait(links.values(), timeout=CLOSING_SECONDS)
+            await asyncio.gather(*(link.close() for link in self._links))
 
     @property
     def _now(self) -> _Taken:
@@ -281,9 +298,7 @@ class Bridge:
                     await self.logged(signal)
                 if taken.failed.done():
                     raise taken.failed.result()
-                if taken.ended.is_set():
-                    return
-                if following is not None and following.done():
+                if following is not None and following.done():  # what was taken from the stream is never lost
                     done, following = following, None
                     try:
                         item = done.result()
@@ -291,6 +306,8 @@ class Bridge:
                         return
                     yield item
                     continue
+                if taken.ended.is_set():
+                    return
                 if following is None:
                     following = asyncio.ensure_future(_next(stream))
                 stirred = asyncio.ensure_future(taken.stirred.wait())
