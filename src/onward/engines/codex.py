@@ -24,12 +24,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, Literal, cast
 
+import msgspec
+
 from onward.engines.bridge import Bridge
 from onward.engines.calling import Numbers
 from onward.engines.codex_asking import Permissions
 from onward.engines.codex_calls import failure_of, ident, response_items
 from onward.engines.codex_exec import exec_turn
 from onward.engines.codex_server import (
+    UNLOAD_SECONDS,
     Opened,
     OutOfTime,
     Server,
@@ -139,8 +142,8 @@ class CodexEngine:
             yield Finished(status="failed", reason=refused.message, code="invalid_request")
             return
         except EngineError as failed:
-            told = f"codex app-server did not start, so codex exec takes the turn: {failed.message}"
-            yield Noted(kind="raw", body=told.encode(), actor="system")
+            told = {"note": f"codex app-server did not start, so codex exec takes the turn: {failed.message}"}
+            yield Noted(kind="raw", body=msgspec.json.encode(told), actor="system")
             setup = self._setup()
         if server is None:
             taking = exec_turn(turn, setup, seconds=self._timeout, spent=self._spent)
@@ -175,12 +178,12 @@ class CodexEngine:
         found = self._asleep.pop(session_id, None)
         if found is None:
             return False
-        await found[0].stop()
+        await found[0].leave()
         return True
 
     async def aclose(self) -> None:
         waiting, self._asleep = list(self._asleep.values()), {}
-        await asyncio.gather(*(server.stop() for server, _ in waiting))
+        await asyncio.gather(*(server.leave() for server, _ in waiting))
 
     def _setup(self) -> Setup:
         words = program("codex", self._program)
@@ -196,7 +199,7 @@ class CodexEngine:
         if found is not None:
             if found[0].alive:
                 return found[0]
-            await found[0].stop()
+            await found[0].leave()
         return await Server.start(setup, cwd=turn.workdir)
 
     async def _taking(self, turn: Turn, server: Server) -> AsyncGenerator[Signal, None]:
@@ -213,7 +216,10 @@ class CodexEngine:
                                     end = signal
                                 else:
                                     yield signal
-                        keep = self._warm and taking.clean and await taking.let_go()
+                        if self._warm and taking.clean:
+                            for signal in await taking.let_go():
+                                yield signal
+                            keep = taking.closed
                     finally:
                         if not keep:
                             await taking.interrupt()
@@ -244,7 +250,9 @@ class _Taking:
     ) -> None:
         self.turn, self.server, self.bridge, self._leases = turn, server, bridge, leases
         self.clean = False
-        """It ended as Codex said, and left nothing at work."""
+        """It ended as Codex said."""
+        self.closed = False
+        """The thread is unloaded."""
         self._seed = seed
         loop = asyncio.get_running_loop()
         self._until = None if timeout is None else loop.time() + timeout
@@ -269,7 +277,6 @@ class _Taking:
             next_call=self.bridge.numbers.next,
             model=opened.model,
             ours=SERVER,
-            open_calls=self.server.calls,
             signed=opened.signed,
         )
         try:
@@ -307,7 +314,7 @@ class _Taking:
     async def interrupt(self) -> None:
         """Ask Codex to end the turn, if it is still at it, and give it a moment to write that down."""
         stream, server = self._stream, self.server
-        if stream is None or stream.turn is None or stream.finished is not None or not server.alive:
+        if stream is None or stream.turn is None or stream.over() or not server.alive:
             return
         await server.interrupt(stream.thread, stream.turn)
         with contextlib.suppress(TimeoutError, EngineError):
@@ -317,12 +324,26 @@ class _Taking:
                         stream.take(message.method, _params(message))
                     elif isinstance(message, Request):
                         await message.refuse(-32000, "the turn is over")
-                    if stream.finished is not None:
+                    if stream.over():
                         return
 
-    async def let_go(self) -> bool:
-        """Unload the thread, so that another process may write in it. Return whether that went well."""
-        return self._opened is not None and await self.server.unload(self._opened.thread)
+    async def let_go(self) -> list[Signal]:
+        """Unload the thread, so that another process may write in it; return what that ends.
+
+        Commands that the turn left running are ended with it. ``closed`` says whether it went well.
+        """
+        stream, signals = self._stream, list[Signal]()
+        assert stream is not None
+        with contextlib.suppress(PeerError, EngineError, TimeoutError):
+            await self.server.unload(stream.thread)
+            async with asyncio.timeout(UNLOAD_SECONDS):
+                async for message in self.server.peer.incoming():
+                    if isinstance(message, Notification):
+                        signals += await self._translated(stream, message)
+                        self.closed = self.closed or message.method == "thread/closed"
+                    if self.closed:
+                        break
+        return signals
 
     async def _open(self) -> Started:
         """Open the thread that is asked for, or a new one; return how it went."""
@@ -415,7 +436,7 @@ class _Taking:
                         if (name := own_call(message.method, _params(message), SERVER)) is not None:
                             self.bridge.saw(name)
                     permissions.check()
-                    if stream.finished is not None:
+                    if stream.over():
                         return
         finally:
             await permissions.close()

@@ -184,6 +184,12 @@ async def exec_turn(
 ) -> AsyncGenerator[Signal, None]:
     """Take a turn with ``codex exec``, in at most so many seconds. ``spent`` holds what threads had used, and is kept up."""
     spent = {} if spent is None else spent
+    if turn.history and not turn.brief:
+        reason = (
+            "codex exec can be told what came before as a brief only, and there are messages and no brief"
+        )
+        yield Finished(status="failed", reason=reason, code="invalid_request")
+        return
     numbers = Numbers(turn.run_id)
     loop = asyncio.get_running_loop()
     until = None if seconds is None else loop.time() + seconds
@@ -228,11 +234,13 @@ class _Taken:
         """``why``: why it did not resume what it was asked to."""
         self._setup, self._resume, self._spent = setup, resume, spent
         self._numbers = numbers
+        self._model = turn.model or setup.config.get("model")
+        """As far as we know: this mode does not tell."""
         self._stream = ExecStream(
             next_call=numbers.next,
             asked=resume,
             before=spent.get(resume) if resume else None,
-            model=turn.model,
+            model=self._model,
         )
 
     async def signals(self, until: float | None) -> AsyncGenerator[Signal, None]:
@@ -294,7 +302,7 @@ class _Taken:
         said = child.stderr_tail().strip().splitlines()
         last = next((line for line in reversed(said) if line.startswith("Error:")), said[-1] if said else "")
         if self._stream.thread is None:
-            failure = failure_of(last.removeprefix("Error:").strip() or "it gave no reason")
+            failure = failure_of(_plain(last) or "it gave no reason")
             if failure.code == "busy":
                 return Finished(status="failed", reason=failure.reason, code="busy", retryable=True)
             if self._resume is not None:
@@ -307,7 +315,7 @@ class _Taken:
     def _started(self, thread: str) -> Started:
         resumed = self._resume is not None
         return Started(
-            model=self.turn.model,
+            model=self._model,
             native_id=thread,
             resumed=resumed,
             briefed=bool(self.turn.brief) and not resumed,
@@ -349,3 +357,8 @@ def _by_environment(server: dict[str, Any]) -> dict[str, Any]:
 
 def _with(setup: Setup, env: Mapping[str, str]) -> Setup:
     return Setup(words=setup.words, env={**setup.env, **env}, config=setup.config)
+
+
+def _plain(line: str) -> str:
+    """Return an error of the command without the names of the requests that it went through."""
+    return line.removeprefix("Error:").rpartition(" failed: ")[2].strip()

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any, Final, TypeVar
 
@@ -138,13 +139,11 @@ class Server:
     def __init__(self, child: Child, peer: Peer) -> None:
         self.child, self.peer = child, peer
         self.loop = asyncio.get_running_loop()
-        self.calls: dict[str, str] = {}
-        """Codex's ids of calls that are open, and ours: a command may end in a later turn."""
 
     @classmethod
     async def start(cls, setup: Setup, *, cwd: str | None) -> Server:
         """Start Codex and introduce ourselves. Raises EngineError, ProgramMissing or EngineTimeout when that fails."""
-        argv = [*setup.words, "app-server", *setup.overrides()]
+        argv = [*setup.words, "app-server", *setup.overrides({"thread_unload_delay_secs": 0})]
         child = await Child.start(argv, cwd=cwd, env=setup.env, name="codex")
         try:
             server = cls(child, Peer(child))
@@ -212,13 +211,9 @@ class Server:
             told = {"threadId": thread, "turnId": turn}
             await self.peer.request("turn/interrupt", told, timeout=INTERRUPT_SECONDS)
 
-    async def unload(self, thread: str) -> bool:
-        """Let go of a thread. Return whether Codex did."""
-        try:
-            await self.peer.request("thread/unsubscribe", {"threadId": thread}, timeout=UNLOAD_SECONDS)
-        except (PeerError, EngineError):
-            return False
-        return True
+    async def unload(self, thread: str) -> None:
+        """Let go of a thread. Codex says that it has with ``thread/closed``. Raises PeerError or EngineError if not."""
+        await self.peer.request("thread/unsubscribe", {"threadId": thread}, timeout=UNLOAD_SECONDS)
 
     async def stop(self) -> None:
         """End it and everything it started: it may go by itself when its input ends, and has to after a moment."""
@@ -228,6 +223,14 @@ class Server:
                 await asyncio.wait_for(self.child.wait(), LEAVE_SECONDS)
         finally:
             await self.child.stop(grace=LEAVE_SECONDS)
+
+    async def leave(self) -> None:
+        """Stop it, also when it was started in an event loop that has ended and cannot be asked any more."""
+        if self.loop is asyncio.get_running_loop():
+            await self.stop()
+        else:
+            with contextlib.suppress(OSError):
+                os.kill(self.child.pid, signal.SIGTERM)
 
     async def _ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         answer = await self.peer.request(method, dict(params), timeout=OPEN_SECONDS)

@@ -54,6 +54,7 @@ NOISE: Final[dict[str, str]] = {
     "remoteControl/status/changed": "about the installation",
     "serverRequest/resolved": "the answer was ours",
     "skills/changed": "about the installation",
+    "thread/closed": "we let go of the thread",
     "thread/compacted": "the completed item of the compaction says it",
     "thread/environment/connected": "about the installation",
     "thread/goal/cleared": "said of every thread that is opened without a goal",
@@ -74,10 +75,8 @@ _SELDOM: Final = frozenset(("item/completed", "turn/completed", "error"))
 class AppServerStream:
     """The notifications of one turn, translated as they come.
 
-    ``next_call`` gives our id of the next call. ``open_calls`` maps the ids of Codex's items to ours; a process that
-    plays several turns passes the same one to each, so that a command that ends a turn later is still answered.
-    ``ours`` is the name of our server of tools. ``signed`` says that the provider's items come too
-    (``experimentalRawEvents``), which is where reasoning has its encrypted content.
+    ``next_call`` gives our id of the next call; ``ours`` is the name of our server of tools. ``signed`` says that the
+    provider's items come too (``experimentalRawEvents``), which is where reasoning has its encrypted content.
     """
 
     def __init__(
@@ -87,7 +86,6 @@ class AppServerStream:
         next_call: Callable[[], str],
         model: str | None = None,
         ours: str = "onward",
-        open_calls: dict[str, str] | None = None,
         signed: bool = False,
     ) -> None:
         self.thread, self.model = thread, model
@@ -102,13 +100,18 @@ class AppServerStream:
         self.trouble = ""
         """The last error that Codex told, for a turn that never ends."""
         self._next_call, self._ours, self._signed = next_call, ours, signed
-        self._calls: dict[str, str] = {} if open_calls is None else open_calls
+        self._calls: dict[str, str] = {}
+        """Our ids of the calls that are open, by the ids of Codex's items."""
         self._outputs: dict[str, list[str]] = {}
         self._unsigned: dict[str, str] = {}
         """Reasoning that waits for its encrypted content."""
         self._before: Mapping[str, int] | None = None
         """What the thread had used before this turn."""
         self._revision = 0
+
+    def over(self) -> bool:
+        """Codex has said how the turn ended."""
+        return self.finished is not None
 
     def line(self, data: bytes) -> tuple[Signal, ...]:
         """Translate one line of the stream as it was written. What is no notification is kept as a raw record."""
