@@ -19,6 +19,7 @@ _PLACES: Final = {
     "script": ("onward.engines.script", "ScriptEngine"),
     "local": ("onward.engines.local", "LocalEngine"),
     "model": ("onward.engines.model", "ModelEngine"),
+    "claude-code": ("onward.engines.claude_code", "ClaudeCodeEngine"),
     "codex": ("onward.engines.codex", "CodexEngine"),
     "command": ("onward.engines.command", "CommandEngine"),
     "acp": ("onward.engines.acp", "AcpEngine"),
