@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onward.core.version import VERSION
 from onward.errors import OnwardError
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Onward", "OnwardError", "__version__", "open"]
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 
 def open(url: str | None = None) -> Onward:  # noqa: A001 (onward.open is the name people expect)

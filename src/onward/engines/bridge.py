@@ -28,7 +28,7 @@ from typing import Any, Final, Literal, Self, TypeVar
 
 import msgspec
 
-from onward import __version__
+from onward.core.version import VERSION
 from onward.engines import bridge_client
 from onward.engines.bridge_client import ADDRESS, DELIVERED, SECRET
 from onward.engines.calling import Numbers, answer
@@ -399,7 +399,7 @@ class Bridge:
         return {
             "protocolVersion": revision(params.get("protocolVersion")),
             "capabilities": {"tools": {"listChanged": True}},
-            "serverInfo": {"name": self.server, "version": __version__},
+            "serverInfo": {"name": self.server, "version": VERSION},
         }
 
     async def _call(self, taken: _Taken, link: _Link, id: Any, params: dict[str, Any]) -> None:
