@@ -110,6 +110,8 @@ def row_of(event: Event) -> Row | None:
 
     What was erased or cannot be read gives a row that says so; its words are in neither.
     """
+    if event.kind not in KINDS:
+        return None
     body = body_of(event)
     found = _told(event, body)
     if found is None:

@@ -53,6 +53,9 @@ class Begin(Step, kw_only=True, frozen=True):
     model: str | None = "script"
     native_id: str | None = None
     resumed: bool = False
+    restored: bool = False
+    briefed: bool = False
+    why: str = ""
 
 
 class Say(Step, kw_only=True, frozen=True):
@@ -137,7 +140,14 @@ class ScriptEngine:
         except InvalidInput as invalid:
             fault = invalid.message
         begin = steps[0] if steps and isinstance(steps[0], Begin) else Begin()
-        yield Started(model=begin.model, native_id=begin.native_id, resumed=begin.resumed)
+        yield Started(
+            model=begin.model,
+            native_id=begin.native_id,
+            resumed=begin.resumed,
+            restored=begin.restored,
+            briefed=begin.briefed,
+            why=begin.why,
+        )
         if fault is not None:
             yield Finished(status="failed", reason=fault)
             return
