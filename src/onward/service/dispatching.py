@@ -10,6 +10,7 @@ run for as long as it is running.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -37,9 +38,8 @@ def claim_next(
     lease: float = REMOTE_LEASE,
 ) -> Run | None:
     """Claim the run that has waited longest for this machine and these engines; None when none waits."""
-    for run in platform.store.runs_in("running", limit=MAX_RUNNING):
-        if run.claim == claim and run.machine_id == machine.id:
-            return run
+    if (known := _claimed(platform, machine, claim)) is not None:
+        return known
     there = msgspec.structs.replace(platform, machine_id=machine.id)
     for run in platform.store.waiting_for(machine, engines):
         try:
@@ -47,6 +47,19 @@ def claim_next(
         except (Conflict, InvalidTransition):
             continue  # another machine was faster, or somebody cancelled it
     return None
+
+
+def _claimed(platform: Platform, machine: Machine, claim: str) -> Run | None:
+    running_now = platform.store.runs_in("running", limit=MAX_RUNNING)
+    return next((run for run in running_now if run.claim == claim and run.machine_id == machine.id), None)
+
+
+def give_back(platform: Platform, machine: Machine, claim: str) -> None:
+    """Queue a run again that was claimed under this name and not begun. Where there is none, nothing happens."""
+    run = _claimed(platform, machine, claim)
+    if run is not None and run.entries == 0:
+        with contextlib.suppress(Conflict, InvalidTransition):
+            running.settle(platform, run, "interrupted", reason="its runner stopped before it began")
 
 
 def machine_for(platform: Platform, session_id: str) -> Machine | None:

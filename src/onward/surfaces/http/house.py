@@ -1,0 +1,85 @@
+"""The house: what all requests to one server share.
+
+The store, who is told when something is written, the tokens that are valid for this start only, and what was put to sleep
+lately. A platform is made for each request, on the account of its token (invariant A1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from onward.core.records import Token
+from onward.errors import Unauthorized
+from onward.service import tokens
+from onward.service.dispatching import BEAT_SECONDS, REMOTE_LEASE
+from onward.service.hinting import Hints, hinting
+from onward.service.platform import Platform
+
+_REMEMBERED: Final = 100
+
+
+class Notification(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened by itself and that a person may want to know; the sessions' logs have it too."""
+
+    at: int
+    """Microseconds since 1970."""
+    text: str
+    sessions: tuple[str, ...] = ()
+
+
+class House:
+    """What all requests share. ``platform`` is that of the account that owns the store."""
+
+    def __init__(
+        self, platform: Platform, *, lease: float = REMOTE_LEASE, beat: float = BEAT_SECONDS
+    ) -> None:
+        self.hints = Hints()
+        self.lease, self.beat = lease, beat
+        """Seconds: how long a run of another machine stays its own, and how often its runner says something."""
+        self._own = msgspec.structs.replace(platform, store=hinting(platform.store, self.hints))
+        self.closing = asyncio.Event()
+        """The server is about to go: whoever waits for something is answered that there is nothing yet."""
+        self._passing: dict[str, Token] = {}
+        self._notifications: dict[str, deque[Notification]] = {}
+
+    @property
+    def platform(self) -> Platform:
+        """The platform of the account that owns the store."""
+        return self._own
+
+    def platform_of(self, account_id: str) -> Platform:
+        """Return the platform of an account."""
+        return msgspec.structs.replace(self._own, account_id=account_id)
+
+    def admit(self, token: Token) -> None:
+        """Let a token in that no store has, for as long as this process lives."""
+        self._passing[token.digest] = token
+
+    def token(self, secret: str) -> Token:
+        """Return the token behind a secret. Raises Unauthorized."""
+        if not secret:
+            raise Unauthorized(why="there was none")
+        wanted = tokens.digest(secret)
+        for digest, token in self._passing.items():
+            if hmac.compare_digest(digest, wanted):
+                return token
+        return tokens.authenticate(self._own.store, secret, self._own.clock())
+
+    def close(self) -> None:
+        """Let everybody go who waits for something."""
+        self.closing.set()
+
+    def notify(self, account_id: str, text: str, sessions: Sequence[str]) -> None:
+        """Remember something for those who ask; the oldest are forgotten."""
+        told = Notification(at=self._own.clock(), text=text, sessions=tuple(sessions))
+        self._notifications.setdefault(account_id, deque(maxlen=_REMEMBERED)).append(told)
+
+    def notifications(self, account_id: str) -> tuple[Notification, ...]:
+        """Return what was remembered for an account, newest first."""
+        return tuple(reversed(self._notifications.get(account_id, ())))

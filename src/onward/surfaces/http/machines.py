@@ -1,0 +1,110 @@
+"""Machines, workspaces and notifications over HTTP."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from onward.core.events import iso
+from onward.service import machines, workspaces
+from onward.surfaces.http import shapes
+from onward.surfaces.http.routing import Ask, Route
+
+
+class MachinesShape(shapes.Shape, frozen=True, kw_only=True):
+    """The machines of an account."""
+
+    machines: tuple[shapes.MachineShape, ...]
+
+
+class WorkspacesShape(shapes.Shape, frozen=True, kw_only=True):
+    """The workspaces of an account."""
+
+    workspaces: tuple[shapes.WorkspaceShape, ...]
+
+
+class Moving(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a workspace is now."""
+
+    machine: str
+    """By name or id."""
+    path: str
+
+
+class NotificationShape(shapes.Shape, frozen=True, kw_only=True):
+    """Something that happened by itself."""
+
+    at: str
+    text: str
+    sessions: tuple[str, ...]
+
+
+class NotificationsShape(shapes.Shape, frozen=True, kw_only=True):
+    """What happened by itself since the server started, newest first."""
+
+    notifications: tuple[NotificationShape, ...]
+
+
+def listed(ask: Ask) -> MachinesShape:
+    """List machines."""
+    found = machines.listed(ask.platform)
+    return MachinesShape(machines=tuple(shapes.machine(m, ask.platform) for m in found))
+
+
+def places(ask: Ask) -> WorkspacesShape:
+    """List workspaces."""
+    found = workspaces.listed(ask.platform)
+    return WorkspacesShape(workspaces=tuple(shapes.workspace(w, ask.platform) for w in found))
+
+
+def move(ask: Ask) -> shapes.WorkspaceShape:
+    """Put a workspace on another machine or in another folder."""
+    given: Moving = ask.body
+    machine = machines.get(ask.platform, given.machine)
+    moved = workspaces.move(ask.platform, ask.path["workspace"], machine, given.path)
+    return shapes.workspace(moved, ask.platform)
+
+
+def notifications(ask: Ask) -> NotificationsShape:
+    """List what happened by itself."""
+    found = ask.house.notifications(ask.platform.account_id)
+    shown = tuple(NotificationShape(at=iso(n.at), text=n.text, sessions=n.sessions) for n in found)
+    return NotificationsShape(notifications=shown)
+
+
+ROUTES: Final = (
+    Route(
+        method="GET",
+        path="/v1/machines",
+        does="List the machines that execute runs, with what they offer and whether anybody is there.",
+        scope="read",
+        handler=listed,
+        answer=MachinesShape,
+    ),
+    Route(
+        method="GET",
+        path="/v1/workspaces",
+        does="List the workspaces, and which machine has each.",
+        scope="read",
+        handler=places,
+        answer=WorkspacesShape,
+    ),
+    Route(
+        method="POST",
+        path="/v1/workspaces/{workspace}/move",
+        does="Say that a workspace is on another machine or in another folder now.",
+        scope="write",
+        handler=move,
+        body=Moving,
+        answer=shapes.WorkspaceShape,
+    ),
+    Route(
+        method="GET",
+        path="/v1/notifications",
+        does="List what happened by itself since the server started.",
+        scope="read",
+        handler=notifications,
+        answer=NotificationsShape,
+    ),
+)
