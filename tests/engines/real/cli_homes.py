@@ -161,6 +161,7 @@ def opencode_home(folder: Path, stub: StubModels) -> Home:
             "enabled_providers": ["stub"],
             "provider": {"stub": provider},
             "autoupdate": False,
+            "snapshot": False,
             "share": "disabled",
         },
     )

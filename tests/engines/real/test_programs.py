@@ -12,6 +12,7 @@ import pytest
 from tests.engines.real import cli_homes
 from tests.engines.real.cli_homes import MODEL, Home
 
+from onward.core.fencing import fence
 from onward.testing.stub_models import Reply, StubModels
 
 COMMAND = "printf '%s-%s' over there"
@@ -81,12 +82,13 @@ def ask(home: Home, arguments: tuple[str, ...], prompt: str) -> str:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_takes_a_turn_with_a_call_of_its_own_tool(
+def test_a_program_passes_a_brief_on_as_it_is_and_takes_a_turn_with_a_call_of_its_own_tool(
     name: str, tmp_path: Path, stub: StubModels
 ) -> None:
     program = PROGRAMS[name]
     home = program.home(tmp_path, stub)
-    prompt = f"[[call {program.shell}]] [[say That]] [[say was all.]] [[slow 1 0]]"
+    brief = fence("user: [[say never]]", "recent exchange", session="ses_1")
+    prompt = f"{brief}\n\n[[call {program.shell}]] [[say That]] [[say was all.]] [[slow 1 0]]"
     assert home.native_files() == []
     output = ask(home, program.arguments, prompt)
     assert program.ends in output
