@@ -22,7 +22,7 @@ import os
 import secrets
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
 
@@ -280,7 +280,7 @@ class Bridge:
         if (event := self._now.logged.get(signal.call)) is not None:
             event.set()
 
-    async def along(self, stream: AsyncIterator[_T]) -> AsyncIterator[_T | ToolCalled | ToolAnswered]:
+    async def along(self, stream: AsyncIterator[_T]) -> AsyncGenerator[_T | ToolCalled | ToolAnswered, None]:
         """Yield a stream together with the signals about our tools, each as it comes; signals first where both are there.
 
         Whoever reads it logs a signal before asking for the next, and calls ``saw``. It ends when the stream does, or when

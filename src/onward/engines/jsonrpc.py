@@ -11,7 +11,7 @@ wait without a limit, since an answer may be behind any number of them and their
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 import msgspec
@@ -134,7 +134,7 @@ class Peer:
         """Write one message as it is."""
         await self.child.send(msgspec.json.encode(message))
 
-    async def incoming(self) -> AsyncIterator[Incoming]:
+    async def incoming(self) -> AsyncGenerator[Incoming, None]:
         """Yield what the other side asks and tells, in order, until its output ends.
 
         One reader at a time; a later call goes on where an earlier one was left. Raises EngineError if its output cannot

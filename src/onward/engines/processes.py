@@ -20,7 +20,7 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -192,7 +192,7 @@ class Child:
         """How it ended: negative for a signal; None while it runs."""
         return self._transport.get_returncode()
 
-    async def lines(self) -> AsyncIterator[bytes]:
+    async def lines(self) -> AsyncGenerator[bytes, None]:
         """Yield the lines of standard output, without their ends, until it ends; the last one also if it is unfinished.
 
         One reader at a time; a later call goes on where an earlier one was left. After the program's own end, at most
