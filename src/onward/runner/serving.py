@@ -19,7 +19,7 @@ import msgspec
 
 from onward.core import ids as make
 from onward.core.records import Offer, Run
-from onward.engines import engine_by_name
+from onward.engines import ENGINES, engine_by_name
 from onward.engines.contract import Engine, KeepsProcesses
 from onward.errors import EngineUnavailable, InvalidInput, OnwardError
 from onward.runner.desk import Desk, LocalDesk, in_thread
@@ -137,18 +137,32 @@ async def either(*events: asyncio.Event, seconds: float) -> None:
             task.cancel()
 
 
-def warm_engines(
-    names: Sequence[str], options: Mapping[str, Mapping[str, Any]] | None = None
+def engines_here(
+    names: Sequence[str] = (), options: Mapping[str, Mapping[str, Any]] | None = None
 ) -> dict[str, Engine]:
-    """Return engines by name; those that can keep their processes between turns do. Raises InvalidInput."""
+    """Return engines by name; those that can keep their processes between turns do. Without names, all that can be made.
+
+    Raises InvalidInput for a name, or an option of one, that does not exist.
+    """
+    given = options or {}
     made = {}
-    for name in names:
-        given = dict((options or {}).get(name, {}))
+    for name in names or ENGINES:
         try:
-            made[name] = engine_by_name(name, **{"warm": True, **given})
-        except InvalidInput:
-            made[name] = engine_by_name(name, **given)
+            made[name] = _warm(name, dict(given.get(name, {})))
+        except (InvalidInput, TypeError):
+            if name in names or name in given:
+                raise
+            continue  # it needs to be told something, and was not
+    if unknown := sorted(set(given) - set(made)):
+        raise InvalidInput(what=f"an option of {', '.join(unknown)}", why=f"there are {', '.join(made)}")
     return made
+
+
+def _warm(name: str, options: dict[str, Any]) -> Engine:
+    try:
+        return engine_by_name(name, **{"warm": True, **options})
+    except InvalidInput:
+        return engine_by_name(name, **options)
 
 
 def offers(engines: Mapping[str, Engine]) -> tuple[Offer, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from onward.surfaces.cli.catalogue_serving import SERVING
 from onward.surfaces.cli.grammar import Argument, Command, Option
 
 SES: Final = Argument(
@@ -16,6 +17,7 @@ SES: Final = Argument(
 REASONS: Final = ("topic_change", "phase_change", "refocus", "context_pressure", "user_request", "other")
 SCOPES: Final = ("lineage", "workspace", "account")
 MODES: Final = ("auto", "replay", "native", "none")
+MEMORIES: Final = ("engine", "platform")
 
 ENGINE: Final = Option(
     "--engine", "The engine that answers. Default: the session's own, then ONWARD_ENGINE.", "ENGINE"
@@ -121,11 +123,14 @@ _ALL: Final = (
         "The answer is printed as it is produced. Sessions that TEXT mentions, @[label](onward-session:…), are quoted with "
         "it (see `onward candidates`). Without TEXT, what waits in the session is taken up, for instance the "
         "first run of a fresh successor. TEXT - reads standard input.\n\n"
-        "--continuation: auto resumes the engine's own conversation where it has one and replays ours otherwise; replay "
-        "always replays; native only resumes, and fails when there is nothing to resume; none gives no history.\n\n"
-        "JSON: {session, run, opening, reply, usage, pressure, approval}. A run that fails is an error (exit 1) whose "
-        "details hold the same.",
-        usage="(SES | --new TITLE) [TEXT]",
+        "With --workspace and no SES, the conversation that goes on in that folder is meant, or a new one there: nobody "
+        "has to know which it was.\n\n"
+        "--continuation: auto lets the engine go on in its own memory where that can be relied on, and otherwise gives it "
+        "a reconstruction from the record; replay always gives the reconstruction; native only goes on, and fails when "
+        "there is nothing to go on with; none is a clean slate. How it came out is told, with the reason.\n\n"
+        "JSON: {session, run, opening, opening_facts: {opening, reason, engine, branch, asked, native, seed, fault, told, "
+        "tone}, reply, usage, pressure, approval}. A run that fails is an error (exit 1) whose details hold the same.",
+        usage="(SES | --new TITLE | --workspace DIR) [TEXT]",
         arguments=(
             Argument("SES", SES.help, required=False),
             Argument("TEXT", "What to say; - reads standard input.", required=False),
@@ -134,12 +139,25 @@ _ALL: Final = (
             Option("--new", "Open a new session with this title.", "TITLE"),
             ENGINE,
             Option("--continuation", "How the engine gets what was said before.", "MODE", choices=MODES),
+            Option("--clean-slate", "Give the engine nothing of it, as with --continuation none."),
+            Option(
+                "--memory",
+                "Whose memory comes first, what the engine holds or the record. Default: ONWARD_MEMORY, then engine.",
+                "WHOSE",
+                choices=MEMORIES,
+            ),
+            Option(
+                "--window",
+                "How long the engine's own memory is relied on: 4d, 36h, unlimited. Default: ONWARD_WINDOW, then 4d.",
+                "TIME",
+            ),
             Option("--workspace", "The folder the work is about.", "DIR"),
             MODEL,
             ENGINE_OPTION,
         ),
         examples=(
             "onward run --new 'Fix the parser' 'Which test fails?' --engine local",
+            "onward run --workspace . 'Where were we?'",
             "git diff | onward run @last - --engine model",
         ),
     ),
@@ -426,6 +444,7 @@ _ALL: Final = (
         ),
         examples=("onward erase @last:14 --yes --reason 'a leaked key'",),
     ),
+    *SERVING,
     Command(
         "doctor",
         "doctor:doctor",

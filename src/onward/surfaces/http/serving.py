@@ -16,7 +16,7 @@ import ipaddress
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import uvicorn
@@ -24,8 +24,9 @@ import uvicorn
 from onward.core import ids as make
 from onward.core.records import Token
 from onward.core.wording import asleep
+from onward.engines.contract import Engine
 from onward.errors import InvalidInput
-from onward.runner.serving import AT_ONCE, IDLE_SECONDS, LocalOffice, Runner, warm_engines
+from onward.runner.serving import AT_ONCE, IDLE_SECONDS, LocalOffice, Runner
 from onward.service import tokens
 from onward.service.machines import Slept
 from onward.service.platform import Platform
@@ -54,7 +55,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 0,
     names: Sequence[str] = (),
-    engines: Sequence[str] = (),
+    engines: Mapping[str, Engine] | None = None,
     idle: float = IDLE_SECONDS,
     at_once: int = AT_ONCE,
     grace: float = GRACE,
@@ -157,11 +158,10 @@ async def _serve(
 
 
 def _runner(
-    house: House, names: Sequence[str], idle: float, at_once: int, say: Callable[[str], None]
+    house: House, engines: Mapping[str, Engine], idle: float, at_once: int, say: Callable[[str], None]
 ) -> Callable[[], Runner]:
     """Return what makes the runner of this machine, inside the loop that it is to work in."""
     platform = house.platform
-    engines = warm_engines(names)
 
     def notify(ended: Sequence[Slept]) -> None:
         told = asleep(platform.host or "this machine", len(ended))
