@@ -253,6 +253,40 @@ class Original(Record, kw_only=True, frozen=True):
     """zlib-compressed bytes."""
 
 
+class NativeRows(Record, kw_only=True, frozen=True):
+    """Rows that an engine added to one of its own files, kept exactly, in the order in which they were added.
+
+    They stand beside the log and are no part of it: what an engine needs to take up its own conversation elsewhere.
+    """
+
+    account_id: str
+    engine: str
+    native_id: str
+    """The engine's own conversation."""
+    scope: str = ""
+    """Keeps conversations of one id apart, for a client of ours that has such a notion (the Claude SDK's project)."""
+    path: str = ""
+    """Which file of that conversation: empty for the main one, else the engine's own subpath."""
+    part: int = 0
+    """The number of these rows among those of the file, from 0. Given by the store."""
+    session_id: str | None = None
+    """Our session, where there is one: what is erased there takes these rows with it."""
+    at: int = 0
+    count: int = 0
+    """How many rows."""
+    data: bytes = b""
+    """zlib-compressed: the rows, with a line feed between them."""
+
+
+class NativeKept(Record, kw_only=True, frozen=True):
+    """A file of an engine's own of which rows are kept."""
+
+    native_id: str
+    path: str
+    at: int
+    """When the newest of them came."""
+
+
 def may_become(state: str, wanted: str) -> bool:
     """Whether a run in ``state`` may become ``wanted``."""
     return wanted in TRANSITIONS.get(state, frozenset())

@@ -17,10 +17,10 @@ from onward.core.bodies import Body, Message, Pins, Plan, ProjectionContext, Ses
 from onward.core.codec import Erased, body_of, call_of, encode
 from onward.core.events import PERSON, Event
 from onward.core.records import Link, Machine, Session
-from onward.errors import EventNotFound, InvalidInput, LimitExceeded
+from onward.errors import EventNotFound, InvalidInput, LimitExceeded, WorkspaceNotFound
 from onward.service import workspaces
 from onward.service.platform import Platform
-from onward.store.contract import Append, Batch, DropBlob, Erase, SessionPatch, SessionQuery
+from onward.store.contract import Append, Batch, DropBlob, DropNative, Erase, SessionPatch, SessionQuery
 
 if TYPE_CHECKING:
     from onward.core.manifest import Scope
@@ -346,6 +346,28 @@ def state(platform: Platform, session: Session) -> dict[str, Event]:
     return found
 
 
+def current(platform: Platform, workspace: str, *, machine: Machine | None = None) -> Session | None:
+    """Return the conversation that goes on in a workspace, so that nobody has to know which one it was; None if none does.
+
+    It is the one with the newest activity that was not put away, is nobody's delegated child, and from there the end of
+    what it was continued in. ``workspace`` is its id or its folder, on ``machine`` or here.
+    """
+    try:
+        place = workspaces.get(platform, workspace, machine)
+    except WorkspaceNotFound:
+        return None
+    asked = SessionQuery(account_id=platform.account_id, workspace_id=place.id, include_children=False)
+    page, _ = platform.store.sessions(asked)
+    for found in page:
+        end, seen = found, {found.id}
+        while (ahead := continuations(platform, end.id)) and ahead[-1].to_session not in seen:
+            end = platform.session(ahead[-1].to_session)
+            seen.add(end.id)
+        if not end.archived:
+            return end
+    return None
+
+
 def continuations(platform: Platform, session_id: str) -> list[Link]:
     """Return the continuations that leave a session, oldest first. The newest is the current one."""
     return [
@@ -380,8 +402,10 @@ def erase(platform: Platform, event_id: str, *, reason: str = "") -> Event:
     """Erase what an event says. Its digest stays, so the chain still verifies; the erasure is an event of its own (L5).
 
     The words leave the search index in the same transaction, and so do the native record that an import kept of them and
-    the blobs that nothing else names: attachments and, of a projection, what was read of resources and memories. Of a tool
-    call or its result the call id stays, so that the pair does. Return the event that records the erasure.
+    the blobs that nothing else names: attachments and, of a projection, what was read of resources and memories. What is
+    kept of engines' own files for this session goes as a whole, since the words may stand anywhere in it (the files on
+    the engine's machine are its own: ``Engine.forget`` where there is such a thing). Of a tool call or its result the
+    call id stays, so that the pair does. Return the event that records the erasure.
     """
     from onward.service.importing_originals import blanked_originals
 
@@ -405,6 +429,7 @@ def erase(platform: Platform, event_id: str, *, reason: str = "") -> Event:
             erasures=(Erase(event_id=event_id, tombstone=tombstone),),
             originals=blanked_originals(platform.store, found),
             drop_blobs=_blobs_of(platform, gone),
+            drop_native=(DropNative(session_id=found.session_id),),
             appends=(Append(session_id=found.session_id, events=(note,)),),
         )
     )

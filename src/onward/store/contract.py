@@ -31,6 +31,8 @@ from onward.core.records import (
     ImportedFile,
     Link,
     Machine,
+    NativeKept,
+    NativeRows,
     OpenCall,
     Original,
     Run,
@@ -194,6 +196,20 @@ class DropBlob(msgspec.Struct, frozen=True, kw_only=True):
     """A manifest that may name it all the same: what it described was erased."""
 
 
+class DropNative(msgspec.Struct, frozen=True, kw_only=True):
+    """Take rows of engines' own files away: all of a session, or those of one conversation of an account.
+
+    Without ``path`` all files of the conversation go, else that one.
+    """
+
+    session_id: str | None = None
+    account_id: str = ""
+    engine: str = ""
+    native_id: str = ""
+    scope: str = ""
+    path: str | None = None
+
+
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is written together, and what must hold for it to be written."""
 
@@ -226,6 +242,10 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     originals: tuple[Original, ...] = ()
     """One replaces what was kept at its offset; one of length 0 only takes that away. So a stretch can be cut around an
     erased record."""
+    drop_native: tuple[DropNative, ...] = ()
+    """Carried out before ``native_rows`` of the same batch are added."""
+    native_rows: tuple[NativeRows, ...] = ()
+    """Each is added behind those of its file; the store gives it its ``part``."""
     erasures: tuple[Erase, ...] = ()
     drop_blobs: tuple[DropBlob, ...] = ()
 
@@ -427,6 +447,16 @@ class Store(Protocol):
 
     def original(self, file_id: str, offset: int, length: int) -> bytes | None:
         """Return these exact bytes of a native file (decompressed), or None if any of them is not kept."""
+        ...
+
+    def native_rows(
+        self, account_id: str, engine: str, native_id: str, *, scope: str = ""
+    ) -> list[NativeRows]:
+        """Return what is kept of the files of an engine's own conversation: by path, then in the order of adding."""
+        ...
+
+    def native_kept(self, account_id: str, engine: str, *, scope: str = "") -> list[NativeKept]:
+        """Return the files of an engine of which rows are kept, by conversation and path."""
         ...
 
     def search(

@@ -22,6 +22,8 @@ from onward.core.records import (
     EngineSession,
     ImportedFile,
     Link,
+    NativeKept,
+    NativeRows,
     OpenCall,
     Original,
     Run,
@@ -87,6 +89,8 @@ class MemoryStore(MachinesInMemory):
         self._drafts: dict[str, Draft] = {}
         self._imports: dict[tuple[str, str], ImportedFile] = {}
         self._originals: dict[tuple[str, int], Original] = {}
+        self._native: dict[tuple[str, str, str, str, str, int], NativeRows] = {}
+        """By account, engine, conversation, scope, path and part."""
 
     @property
     def url(self) -> str:
@@ -174,6 +178,15 @@ class MemoryStore(MachinesInMemory):
                 self._put(self._originals, (original.file_id, original.offset), original)
             else:
                 self._drop(self._originals, (original.file_id, original.offset))
+        for gone in batch.drop_native:
+            for key in [key for key, rows in self._native.items() if rules.is_gone(rows, gone)]:
+                self._drop(self._native, key)
+        for rows in batch.native_rows:
+            if rows.session_id is not None:
+                self._need(rows.session_id)
+            file = (rows.account_id, rows.engine, rows.native_id, rows.scope, rows.path)
+            part = max((key[-1] + 1 for key in self._native if key[:-1] == file), default=0)
+            self._put(self._native, (*file, part), msgspec.structs.replace(rows, part=part))
         for erasure in batch.erasures:
             place = self._places.get(erasure.event_id)
             if place is None:
@@ -452,6 +465,27 @@ class MemoryStore(MachinesInMemory):
 
     def original(self, file_id: str, offset: int, length: int) -> bytes | None:
         return rules.cut_original(self._stretches(file_id), offset, length)
+
+    def native_rows(
+        self, account_id: str, engine: str, native_id: str, *, scope: str = ""
+    ) -> list[NativeRows]:
+        with self._lock:
+            self._check_open()
+            return [
+                self._native[key]
+                for key in sorted(self._native)
+                if key[:4] == (account_id, engine, native_id, scope)
+            ]
+
+    def native_kept(self, account_id: str, engine: str, *, scope: str = "") -> list[NativeKept]:
+        newest: dict[tuple[str, str], int] = {}
+        with self._lock:
+            self._check_open()
+            for rows in self._native.values():
+                if (rows.account_id, rows.engine, rows.scope) == (account_id, engine, scope):
+                    file = (rows.native_id, rows.path)
+                    newest[file] = max(rows.at, newest.get(file, rows.at))
+        return [NativeKept(native_id=id, path=path, at=at) for (id, path), at in sorted(newest.items())]
 
     def search(
         self,

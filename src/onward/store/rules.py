@@ -15,11 +15,22 @@ import msgspec
 from onward.core import ids, words
 from onward.core.digests import GENESIS
 from onward.core.events import Event, NewEvent
-from onward.core.records import FINAL_STATES, Link, Machine, Run, Session, Token, Workspace, may_become
+from onward.core.records import (
+    FINAL_STATES,
+    Link,
+    Machine,
+    NativeRows,
+    Run,
+    Session,
+    Token,
+    Workspace,
+    may_become,
+)
 from onward.errors import Conflict, InvalidId, InvalidInput, InvalidTransition, LeaseLost, StoreError
 from onward.store.contract import (
     Append,
     Batch,
+    DropNative,
     Guard,
     HeadIs,
     LinkPatch,
@@ -290,3 +301,12 @@ def _given(change: msgspec.Struct, *, but: Sequence[str]) -> dict[str, object]:
         for name in change.__struct_fields__
         if name not in but and (value := getattr(change, name)) is not None
     }
+
+
+def is_gone(rows: NativeRows, gone: DropNative) -> bool:
+    """Whether these rows of an engine's own file are among those that are taken away."""
+    if gone.session_id is not None and rows.session_id == gone.session_id:
+        return True
+    key = (rows.account_id, rows.engine, rows.native_id, rows.scope)
+    same = key == (gone.account_id, gone.engine, gone.native_id, gone.scope)
+    return same and gone.path in (None, rows.path)

@@ -27,6 +27,8 @@ from onward.core.records import (
     ImportedFile,
     Link,
     Machine,
+    NativeKept,
+    NativeRows,
     OpenCall,
     Record,
     Run,
@@ -357,6 +359,14 @@ class SqliteStore:
     def original(self, file_id: str, offset: int, length: int) -> bytes | None:
         rows = self._rows(sql.ORIGINALS_FROM, file_id, offset, file_id, offset, offset + length)
         return rules.cut_original(((start, size, data) for start, size, data in rows), offset, length)
+
+    def native_rows(
+        self, account_id: str, engine: str, native_id: str, *, scope: str = ""
+    ) -> list[NativeRows]:
+        return self._records(NativeRows, sql.NATIVE_ROWS, account_id, engine, native_id, scope)
+
+    def native_kept(self, account_id: str, engine: str, *, scope: str = "") -> list[NativeKept]:
+        return self._records(NativeKept, sql.NATIVE_KEPT, account_id, engine, scope)
 
     # -- full text ----------------------------------------------------------------------------------------------------
 

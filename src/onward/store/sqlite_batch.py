@@ -19,6 +19,7 @@ from onward.core.records import (
     EngineSession,
     ImportedFile,
     Link,
+    NativeRows,
     Original,
     Run,
     Session,
@@ -149,6 +150,14 @@ class BatchWriter:
                 db.execute(sql.SET_ORIGINAL, shape(Original).row(original))
             else:
                 db.execute(sql.DROP_ORIGINAL, (original.file_id, original.offset))
+        for gone in batch.drop_native:
+            key = (gone.account_id, gone.engine, gone.native_id, gone.scope, gone.path, gone.path)
+            db.execute(sql.DROP_NATIVE, tuple(map(bindable, (gone.session_id, *key))))
+        for rows in batch.native_rows:
+            if rows.session_id is not None:
+                self._need_session(rows.session_id)
+            place = (rows.account_id, rows.engine, rows.native_id, rows.scope, rows.path)
+            db.execute(sql.ADD_NATIVE_ROWS, (*shape(NativeRows).row(rows), *map(bindable, place)))
         for erasure in batch.erasures:
             self._erase(erasure)
         for blob in batch.drop_blobs:

@@ -15,6 +15,7 @@ from onward.core.records import (
     ImportedFile,
     Link,
     Machine,
+    NativeRows,
     OpenCall,
     Original,
     Run,
@@ -328,4 +329,24 @@ SELECT "offset", length, data FROM originals
 WHERE file_id = ? AND "offset" >= (SELECT coalesce(max("offset"), ?) FROM originals WHERE file_id = ? AND "offset" <= ?)
   AND "offset" < ?
 ORDER BY "offset"
+"""
+
+# Every column of the rows, then the key of their file again. The part that was bound gives way to the next of that file.
+ADD_NATIVE_ROWS: Final = f"""
+INSERT INTO native_rows ({_columns(NativeRows)})
+SELECT {", ".join("coalesce(max(part) + 1, 0 * ?)" if n == "part" else "?" for n in shape(NativeRows).names)}
+FROM native_rows WHERE account_id = ? AND engine = ? AND native_id = ? AND scope = ? AND path = ?
+"""
+NATIVE_ROWS: Final = f"""
+{_select("native_rows", NativeRows)}
+WHERE account_id = ? AND engine = ? AND native_id = ? AND scope = ? ORDER BY path, part
+"""
+NATIVE_KEPT: Final = """
+SELECT native_id, path, max(at) FROM native_rows
+WHERE account_id = ? AND engine = ? AND scope = ? GROUP BY native_id, path ORDER BY native_id, path
+"""
+# The session, then the key of a conversation and the path of its file twice: NULL takes all of them.
+DROP_NATIVE: Final = """
+DELETE FROM native_rows WHERE session_id = ?
+   OR (account_id = ? AND engine = ? AND native_id = ? AND scope = ? AND (? IS NULL OR path = ?))
 """

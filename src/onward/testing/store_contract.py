@@ -22,11 +22,12 @@ from onward.store.contract import Append, Batch, Store
 from onward.testing.store_cases import ACCOUNT, World, first_fault
 from onward.testing.store_log_contract import LogContract
 from onward.testing.store_machines_contract import MachinesContract
+from onward.testing.store_native_contract import NativeRowsContract
 from onward.testing.store_records_contract import RecordsContract
 from onward.testing.store_search_contract import SearchContract
 
 
-class StoreContract(LogContract, RecordsContract, MachinesContract, SearchContract):
+class StoreContract(LogContract, RecordsContract, MachinesContract, NativeRowsContract, SearchContract):
     """All that ``onward.store.contract`` promises. Provide the fixture ``store``: an empty store, closed afterwards."""
 
     @pytest.fixture
