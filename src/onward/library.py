@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from onward.core.pressure import Pressure
     from onward.engines.contract import Engine
     from onward.runner import Listener, RunResult
-    from onward.service import approving
+    from onward.service import approving, briefing
     from onward.service.importing import ImportReport
     from onward.service.recompiling import Comparison, View
     from onward.service.resolving import Resolver
@@ -74,6 +74,11 @@ class Onward:
     def start(self, title: str = "", **options: Any) -> Session:
         """Open a new session, see ``sessions.start``."""
         return sessions.start(self.platform, title, **options)
+
+    def open(self, workspace: str, title: str = "", *, engine: str | None = None) -> Session:
+        """Return the conversation that goes on in a folder, or a new one there, see ``sessions.current``."""
+        found = sessions.current(self.platform, workspace)
+        return found or self.start(title, workspace=workspace, engine=engine)
 
     def session(self, session_id: str) -> Session:
         """Return a session as it stands."""
@@ -300,6 +305,12 @@ class Onward:
     def search(self, query: str, **options: Any) -> recalling.Found:
         """Search the log, see ``recalling.search``."""
         return recalling.search(self.platform, query, **options)
+
+    def timeline(self, workspace: str, **options: Any) -> briefing.Timeline:
+        """Return what was said and done in a workspace, over all its sessions, see ``briefing.timeline``."""
+        from onward.service import briefing
+
+        return briefing.timeline(self.platform, workspace, **options)
 
     def recalls(self, session_id: str) -> recalling.RecallReport:
         """Return what a session recalled, and what of that its projection had left out."""

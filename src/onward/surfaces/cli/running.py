@@ -13,8 +13,10 @@ from typing import Any
 import msgspec
 
 from onward.core.mentions import MARK
+from onward.core.opening import parse_window
 from onward.core.pressure import ACT, LOOK, notice
 from onward.core.records import Run, Session
+from onward.core.wording import document
 from onward.engines.contract import Engine, Said, Signal, TextDelta, ToolAnswered, ToolCalled
 from onward.errors import EngineError, InvalidInput, LimitExceeded
 from onward.library import Onward
@@ -28,22 +30,22 @@ from onward.surfaces.cli.opened import opened
 
 def run(call: Call) -> int:
     """Say something in a session and print the answer."""
-    if call["new"] is not None:
-        if call["text"] is not None:
-            raise UsageError("with --new, the one argument is what to say")
-        given, text = None, call["ses"]
-    else:
-        given, text = call["ses"], call["text"]
-        if given is None:
-            raise UsageError("SES is missing: name a session, or open one with --new TITLE")
+    given, text = said(call)
     if text is not None:
         text = stdin() if text == "-" else text
         if not text.strip():
             raise InvalidInput(what="the message", why="it is empty")
+    (
+        mode(call),
+        call["window"] and parse_window(call["window"]),
+    )  # what cannot be meant is refused before anything is made
     folder = workspace(call["workspace"])
     title = None if call["new"] is None else sessions.checked_title(call["new"])
-    with opened(call, makes=call["new"] is not None) as platform:
+    with opened(call, makes=given is None) as platform:
         session = None if given is None else addresses.session(platform, given)
+        if given is None and title is None and folder is not None:
+            session = sessions.current(platform, folder)
+            title = None if session or text is None else " ".join(text.split())[:TITLE]
         queued = running.next_queued(platform, session.id) if session and text is None else None
         if text is None and queued is None:
             raise InvalidInput(what="the message", why="no text was given and nothing waits in this session")
@@ -67,6 +69,27 @@ def run(call: Call) -> int:
     return 0
 
 
+def said(call: Call) -> tuple[str | None, str | None]:
+    """Return the session that is named, if one is, and what to say. Raises UsageError where neither can be told.
+
+    With a folder alone, the conversation that goes on there is meant, and the one argument is what to say in it.
+    """
+    first, second = call["ses"], call["text"]
+    if call["new"] is not None:
+        if second is not None:
+            raise UsageError("with --new, the one argument is what to say")
+        return None, first
+    if first is None:
+        if call["workspace"] is None:
+            raise UsageError(
+                "SES is missing: name a session, a folder with --workspace DIR, or open a session with --new TITLE"
+            )
+        return None, None
+    if call["workspace"] is not None and second is None and not first.startswith(("ses_", addresses.LAST)):
+        return None, first
+    return first, second
+
+
 def folder_of(platform: Platform, session: Session) -> str | None:
     """Return the folder that a session is about, if it is on this machine."""
     place = platform.store.workspace_by_id(session.workspace_id) if session.workspace_id else None
@@ -87,14 +110,17 @@ def answer(
 
     Raises EngineError for one that did not complete.
     """
-    options = {"workdir": folder, "model": call["model"]}
+    options: dict[str, Any] = {"workdir": folder, "model": call["model"], "memory": call.values.get("memory")}
+    options = {key: value for key, value in options.items() if value is not None}
+    if call.values.get("window"):
+        options["window"] = parse_window(call["window"])
     watcher = None if call.json else Watcher(quiet=call.quiet)
     result = Onward(platform).run(
         session_id,
         text,
         engine=engine,
-        continuation=call.values.get("continuation") or "auto",
-        continuation_opts={key: value for key, value in options.items() if value is not None},
+        continuation=mode(call),
+        continuation_opts=options,
         listener=watcher,
         waiting=waiting,
     )
@@ -110,6 +136,19 @@ def answer(
     return result
 
 
+def mode(call: Call) -> str:
+    """Return how the engine is to get what was said before. Raises UsageError for two answers to that."""
+    named = call.values.get("continuation")
+    if not call.values.get("clean_slate"):
+        return named or "auto"
+    if named not in (None, "none"):
+        raise UsageError(f"--clean-slate gives nothing of what was said, --continuation {named} does")
+    return "none"
+
+
+TITLE = 60
+"""Characters of a message that a conversation is named after, where nobody named it."""
+
 ENDED = {"failed": "failed", "cancelled": "was cancelled", "interrupted": "was interrupted"}
 
 
@@ -119,6 +158,7 @@ def shape(result: RunResult) -> dict[str, Any]:
         "session": result.session,
         "run": result.run,
         "opening": result.opening,
+        "opening_facts": document(result.opening_facts) if result.opening_facts else None,
         "reply": result.reply or None,
         "usage": msgspec.to_builtins(result.usage) if result.usage else None,
         "pressure": msgspec.to_builtins(result.pressure) if result.pressure else None,
