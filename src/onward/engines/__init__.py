@@ -21,11 +21,12 @@ _PLACES: Final = {
     "model": ("onward.engines.model", "ModelEngine"),
     "claude-code": ("onward.engines.claude_code", "ClaudeCodeEngine"),
     "codex": ("onward.engines.codex", "CodexEngine"),
+    "pi": ("onward.engines.pi", "PiEngine"),
     "command": ("onward.engines.command", "CommandEngine"),
     "acp": ("onward.engines.acp", "AcpEngine"),
-    "opencode": ("onward.engines.acp", "OpencodeEngine"),
-    "gemini": ("onward.engines.acp", "GeminiEngine"),
-    "qwen": ("onward.engines.acp", "QwenEngine"),
+    "opencode": ("onward.engines.acp_presets", "OpencodeEngine"),
+    "gemini": ("onward.engines.acp_presets", "GeminiEngine"),
+    "qwen": ("onward.engines.acp_presets", "QwenEngine"),
 }
 
 ENGINES: Final = tuple(_PLACES)

@@ -252,12 +252,15 @@ class Child:
             left -= loop.time() - began
         return pipes.take()
 
-    async def send(self, line: bytes) -> None:
-        """Write a line to standard input and wait until the program keeps up. Raises EngineError if it reads no more."""
+    async def send(self, line: bytes, *, end: bytes = b"\n") -> None:
+        """Write a line to standard input and wait until the program keeps up. Raises EngineError if it reads no more.
+
+        Without an ``end`` the bytes go as they are, for a program that reads its whole input as one text.
+        """
         stdin = self._stdin()
         if stdin is None or stdin.is_closing() or self._pipes.exited.is_set():
             raise EngineError(engine=self.name, why=f"it reads no more input{self.last_words()}")
-        stdin.write(line + b"\n")
+        stdin.write(line + end)
         await self._pipes.writable.wait()
         if stdin.is_closing() and not self._input_closed:
             raise EngineError(
