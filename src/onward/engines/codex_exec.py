@@ -252,7 +252,7 @@ class _Taken:
                 self._arguments(bridge), cwd=turn.workdir, env=self._setup.env, name="codex"
             )
             stack.push_async_callback(child.stop)
-            await child.send(self._prompt().encode("utf-8", "replace"))
+            await child.send(self._prompt().encode("utf-8", "replace"), end=b"")
             await child.close_stdin()
             try:
                 together = cast(AsyncGenerator[Any, None], bridge.along(timed(child.lines(), until)))

@@ -107,6 +107,7 @@ class AppServerStream:
         """Reasoning that waits for its encrypted content."""
         self._before: Mapping[str, int] | None = None
         """What the thread had used before this turn."""
+        self._compacting = False
         self._revision = 0
 
     def over(self) -> bool:
@@ -194,6 +195,7 @@ class AppServerStream:
 
     def _item_started(self, item: Item, kept: Noted) -> tuple[Signal, ...]:
         asked = call_of(item)
+        self._compacting = kind_of(item) == "contextCompaction"
         if asked is None:
             known = ("agentMessage", "reasoning", "plan", "contextCompaction", "userMessage")
             return () if kind_of(item) in known else (kept,)
@@ -214,6 +216,7 @@ class AppServerStream:
                     return ()
                 return (Thought(text=text),) if text else ()
             case "contextCompaction":
+                self._compacting = False
                 point = Checkpoint(text=summary, trigger="auto")
                 return (Noted(kind="checkpoint", body=point, actor="system"),) if summary else (kept,)
             case "userMessage":
@@ -264,11 +267,16 @@ class AppServerStream:
     def _measured(self, params: Mapping[str, Any]) -> tuple[Signal, ...]:
         """Return what the turn has used. Codex counts for the whole thread, so what was before is taken off."""
         used = params.get("tokenUsage")
-        if not isinstance(used, dict) or (self.turn is not None and params.get("turnId") != self.turn):
-            return ()  # told again when a thread is opened
+        if not isinstance(used, dict):
+            return ()
         total, last = _counts(used.get("total")), _counts(used.get("last"))
+        repeated = self.turn is not None and params.get("turnId") != self.turn
         if self._before is None:
-            self._before = {name: total[name] - last[name] for name in total}
+            # Told again when a thread is opened, and when a turn begins with a compaction.
+            nothing = repeated or self._compacting
+            self._before = total if nothing else {name: total[name] - last[name] for name in total}
+        if repeated:
+            return ()
         turn = {name: max(0, count - self._before[name]) for name, count in total.items()}
         window = used.get("modelContextWindow")
         usage = Usage(

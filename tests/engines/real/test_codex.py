@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from tests.engines.real.cli_homes import MODEL, Home, codex_home
 
 from onward.core.transcript import TranscriptMessage
 from onward.engines.codex import CodexEngine
+from onward.engines.codex_stream import NOISE
 from onward.engines.contract import (
     Finished,
     Measured,
@@ -499,10 +501,18 @@ def test_a_provider_that_is_too_busy_is_worth_another_attempt(home: Home) -> Non
     assert (end.status, end.code, end.retryable) == ("failed", "rate_limited", True)
 
 
-def test_what_goes_to_the_model_stays_as_it_was_given(home: Home, stub: StubModels) -> None:
+@pytest.mark.parametrize("mode", ["app-server", "exec"])
+@pytest.mark.requirement("C4")
+def test_what_goes_to_the_model_stays_as_it_was_given(mode: str, home: Home, stub: StubModels) -> None:
     text = "Zeilen\n\n\tmit “Zeichen”, 漢字, 🦩, \\u0000 und --flags; [[say Ja.]]"
-    assert take(engine(home), turn(home, text))[-1] == Finished(status="completed")
-    assert user_texts(stub) == [text]
+    assert take(engine(home, mode=mode), turn(home, text))[-1] == Finished(status="completed")
+    said = [
+        part["text"]
+        for item in stub.requests[-1].body["input"]
+        if item.get("role") == "user"
+        for part in item["content"]
+    ]
+    assert said[-1] == text, "byte for byte, with no line end added"
 
 
 def test_where_app_server_does_not_start_exec_takes_the_turn(home: Home, tmp_path: Path) -> None:
@@ -556,3 +566,20 @@ class TestCodexKeepsTheContract(EngineContract):
 
     def failing(self) -> Case:
         return Case(engine=self.codex, input="[[status 400]]")
+
+
+def test_what_is_listed_as_noise_is_what_codex_can_notify(home: Home, tmp_path: Path) -> None:
+    """A notification that is renamed would otherwise be waited for in vain."""
+    environment = os.environ | home.env
+    words = [
+        home.program,
+        "app-server",
+        "generate-json-schema",
+        "--experimental",
+        "--out",
+        tmp_path / "schema",
+    ]
+    subprocess.run(words, check=True, env=environment, capture_output=True, timeout=60)
+    schema = json.loads((tmp_path / "schema" / "ServerNotification.json").read_bytes())
+    known = {one["properties"]["method"]["enum"][0] for one in schema["oneOf"]}
+    assert set(NOISE) - known <= {"rawResponse/completed"}, "an experimental one is not in the schema"
