@@ -21,12 +21,12 @@ import contextlib
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from onward.engines.acp_agents import PLAIN, AcpAgent, agent_named
+from onward.engines.acp_agents import PLAIN, AcpAgent
 from onward.engines.acp_conversation import Answered, Conversation, Over
 from onward.engines.acp_permissions import Answer, by_rule
 from onward.engines.acp_stream import AcpStream, Asked
@@ -43,7 +43,6 @@ from onward.engines.contract import (
     ToolCalled,
     Turn,
 )
-from onward.engines.gemini_files import gemini_home, seconds_until_safe
 from onward.engines.jsonrpc import Notification, PeerError, Request, Stray
 from onward.engines.processes import program
 from onward.errors import EngineError, NativeSessionBusy, ProgramMissing
@@ -92,16 +91,10 @@ class AcpEngine:
         warm: bool = False,
         timeout: float | None = None,
         auth: str | None = None,
-        now: Callable[[], float] = time.time,
     ) -> None:
         self._command: str | Sequence[str] | None = command
-        self._env, self._warm, self._timeout, self._auth, self._now = (
-            dict(env or {}),
-            warm,
-            timeout,
-            auth,
-            now,
-        )
+        self._env = dict(env or {})
+        self._warm, self._timeout, self._auth = warm, timeout, auth
         self._waiting: dict[str, Conversation] = {}
         self.dropped: Counter[str] = Counter()
         """What was left out on purpose in all turns so far, by reason: replayed history, menus, requests refused."""
@@ -133,6 +126,12 @@ class AcpEngine:
             return None
         chosen_model = [self._agent.model_flag, model] if self._agent.model_flag and model else []
         return [*words, *self._agent.arguments, *chosen_model]
+
+    async def before_resuming(self, native_id: str) -> None:
+        """Get ready to resume a conversation in a new process; for agents that need some care (see ``acp_presets``)."""
+
+    def after_stopping(self, native_id: str) -> None:
+        """Do what is due once the process of a conversation has ended."""
 
     async def run(self, turn: Turn) -> AsyncGenerator[Signal, None]:
         """Take a turn, see the module."""
@@ -213,7 +212,11 @@ class AcpEngine:
     async def _stop(self, talk: Conversation) -> None:
         self.dropped += talk.dropped
         talk.dropped.clear()
-        await talk.stop()
+        try:
+            await talk.stop()
+        finally:
+            if talk.native_id:
+                self.after_stopping(talk.native_id)
 
     async def _take(self, turn: Turn, talk: Conversation, stream: AcpStream) -> AsyncGenerator[Signal, None]:
         """Yield the signals of the prompt that was sent, the last of them its end."""
@@ -345,8 +348,8 @@ class AcpEngine:
                     model=talk.offered.model or talk.flag_model, native_id=talk.native_id, resumed=True
                 )
             await self._stop(talk)
-        if turn.native is not None and self._agent.load_needs_a_new_minute:
-            await self._new_minute(turn.native.id)
+        if turn.native is not None:
+            await self.before_resuming(turn.native.id)
         argv = self._argv(turn.model)
         if argv is None:
             why = self.unavailable() or "it is not there"
@@ -405,15 +408,9 @@ class AcpEngine:
         try:
             await talk.resume(native_id)
         except PeerError as error:
-            return f"The agent did not take up its own conversation again: {failure(error, did_nothing=True).reason}"
+            # Its own words may tell another story than ours, so they are not quoted.
+            return f"The agent does not know its own conversation any more (it answered with error {error.code})."
         return ""
-
-    async def _new_minute(self, native_id: str) -> None:
-        """Wait until a conversation of Gemini's may be loaded, see ``gemini_files``."""
-        given = {name: value for name, value in self._env.items() if value is not None}
-        home = gemini_home({**os.environ, **given})
-        if wait := seconds_until_safe(home, native_id, self._now()):
-            await asyncio.sleep(wait)
 
     async def _settle(self, talk: Conversation, turn: Turn) -> None:
         """Set the mode and the model that the turn asks for."""
@@ -453,40 +450,6 @@ class AcpEngine:
     async def aclose(self) -> None:
         for session in tuple(self._waiting):
             await self.sleep(session)
-
-
-class _Preset(AcpEngine):
-    """An agent that is known by name."""
-
-    def __init__(
-        self,
-        *,
-        program: str | Sequence[str] | None = None,
-        env: Mapping[str, str | None] | None = None,
-        warm: bool = False,
-        timeout: float | None = None,
-        auth: str | None = None,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        super().__init__(command=program or (), env=env, warm=warm, timeout=timeout, auth=auth, now=now)
-
-
-class OpencodeEngine(_Preset):
-    """opencode."""
-
-    _agent = agent_named("opencode")
-
-
-class GeminiEngine(_Preset):
-    """Gemini CLI."""
-
-    _agent = agent_named("gemini")
-
-
-class QwenEngine(_Preset):
-    """Qwen Code."""
-
-    _agent = agent_named("qwen")
 
 
 async def _messages(talk: Conversation) -> AsyncGenerator[Any, None]:

@@ -13,7 +13,6 @@ careful, never to believe an agent more.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
@@ -44,22 +43,14 @@ class AcpAgent(msgspec.Struct, frozen=True, kw_only=True):
     """Its first report of a call may hold a part of the input only: the call counts as made with the report that it runs."""
     usage_of: Literal["turn", "request"] = "turn"
     """Whether the usage in the answer to a prompt is of the whole turn or of its last request to the model."""
-    load_needs_a_new_minute: bool = False
-    """``session/load`` destroys a conversation for which it began a file in the same minute (see ``gemini_files``)."""
     modes: Mapping[PermissionMode, tuple[str, ...]] = {}
     """The ids of its modes that stand for a permission mode of ours, the best first."""
     environment: Mapping[str, str] = {}
     """Added to its environment, unless it is set there."""
-    defaults_variable: str | None = None
-    """A variable that names a file of default settings; without it, the agent gets the file of that name beside this one."""
-    defaults: str = ""
 
     def environment_here(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return what is added to an inherited environment."""
-        added = {name: value for name, value in self.environment.items() if name not in inherited}
-        if self.defaults_variable is not None and self.defaults_variable not in inherited:
-            added[self.defaults_variable] = str(Path(__file__).with_name(self.defaults))
-        return added
+        return {name: value for name, value in self.environment.items() if name not in inherited}
 
 
 PLAIN: Final = AcpAgent(
@@ -95,10 +86,6 @@ AGENTS: Final = (
         model_flag="-m",
         our_tools=("mcp_{server}_{tool}",),
         names="id",
-        load_needs_a_new_minute=True,
-        # See gemini_files: it cleans up at every start, and takes conversations that it has resumed for litter.
-        defaults_variable="GEMINI_CLI_SYSTEM_DEFAULTS_PATH",
-        defaults="gemini_defaults.json",
         modes={
             "accept_edits": ("autoEdit",),
             "plan": ("plan",),

@@ -36,6 +36,8 @@ ECHO: Final = "_onward/echo"
 """A method that nobody has (names with an underscore are left to extensions): its refusal is a sign of life."""
 ECHO_SECONDS: Final = 2.0
 MOST_ECHOES: Final = 2_000
+ENDING_SECONDS: Final = 1.0
+"""How long the end of the output may come after a prompt has failed for it."""
 LIST_PAGES: Final = 20
 """Pages of an agent's list of conversations that are looked through."""
 CANCEL_SECONDS: Final = 2.5
@@ -260,7 +262,10 @@ class Conversation:
         except PeerError as error:
             self.inbox.put_nowait(Answered(error=error))
         except EngineError as gone:
-            self.inbox.put_nowait(Over(why="" if self.child.exit_code is not None else gone.message))
+            # If it ended, the pump has its own word for that, with what was wrong if its output was.
+            await asyncio.wait({self._pump}, timeout=ENDING_SECONDS)
+            if not self._pump.done():
+                self.inbox.put_nowait(Over(why=gone.message))
         else:
             self.inbox.put_nowait(Answered(result=result))
 

@@ -27,6 +27,7 @@ import re
 import subprocess
 import sys
 import threading
+import traceback
 import uuid
 from pathlib import Path
 from typing import Any, Final
@@ -80,9 +81,9 @@ class Agent:
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
 
-    def update(self, session: str, kind: str, **fields: Any) -> None:
+    def update(self, session: str, what: str, /, **fields: Any) -> None:
         """Tell something about a conversation."""
-        params = {"sessionId": session, "update": {"sessionUpdate": kind, **fields}}
+        params = {"sessionId": session, "update": {"sessionUpdate": what, **fields}}
         self.write({"method": "session/update", "params": params})
 
     def ask(self, method: str, params: dict[str, Any]) -> list[Any]:
@@ -294,7 +295,8 @@ class Agent:
         self.update(session, "tool_call", **fields, status="pending")
         servers = self.servers.get(session) or []
         if not servers:
-            self.update(session, "tool_call_update", toolCallId=call, status="failed")
+            gone = f"There is no tool {name!r}."
+            self.update(session, "tool_call_update", toolCallId=call, status="failed", rawOutput=gone)
             return
         server = servers[0]
         env = {**os.environ, **{pair["name"]: pair["value"] for pair in server["env"]}}
@@ -336,8 +338,16 @@ def _rpc(process: subprocess.Popen[bytes], number: int, method: str, params: Any
     return {"error": {"message": "the server ended"}}
 
 
+def _broke(what: threading.ExceptHookArgs) -> None:
+    """End with a fault of our own: a thread that dies alone would leave the client waiting."""
+    traceback.print_exception(what.exc_value)
+    sys.stderr.flush()
+    os._exit(4)
+
+
 def main() -> None:
     """Run the agent."""
+    threading.excepthook = _broke
     parser = argparse.ArgumentParser(description="An agent for tests.")
     parser.add_argument("--store", required=True)
     parser.add_argument("--late", action="store_true")
