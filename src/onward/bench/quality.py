@@ -10,15 +10,15 @@ figure of it is worth something only beside the other conditions of the same run
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
+from onward.bench.quality_asking import Instructed
 from onward.bench.quality_contexts import (
     CONDITIONS,
     SUMMARISE,
@@ -32,10 +32,8 @@ from onward.bench.quality_contexts import (
 from onward.bench.quality_scenes import SCENES, Fact, Scene
 from onward.bench.quality_scoring import mentions, right, states
 from onward.bench.quality_talk import opened
-from onward.core.bodies import Usage
 from onward.core.budget import MESSAGE_OVERHEAD, Counter
-from onward.core.transcript import TranscriptMessage
-from onward.engines.contract import Capabilities, Engine, Finished, Measured, Said, Signal, Turn
+from onward.engines.contract import Engine
 from onward.errors import EngineError, EngineUnavailable
 from onward.service.counting import counter_by_name
 
@@ -220,8 +218,8 @@ class _Trial:
     """One model, one budget, and the clock of what it took."""
 
     def __init__(self, models: Models, counter: Counter, budget: int) -> None:
-        self._answering = _Instructed(models.answering, INSTRUCTION)
-        self._summarising = _Instructed(models.summarising, SUMMARISE)
+        self._answering = Instructed(models.answering, INSTRUCTION)
+        self._summarising = Instructed(models.summarising, SUMMARISE)
         self.counter, self._budget = counter, budget
         self.summary_seconds = 0.0
 
@@ -298,54 +296,6 @@ class _Trial:
             read=usage.input_tokens if usage else None,
             seconds=time.perf_counter() - began,
         )
-
-
-class _Instructed:
-    """An engine under one control text, and what it was given last. The runner drives it like any other."""
-
-    def __init__(self, engine: Engine, instruction: str) -> None:
-        self._engine, self._instruction = engine, instruction
-        self.name = engine.name
-        self.model: str | None = None
-        self.usage: Usage | None = None
-        self.history: tuple[TranscriptMessage, ...] = ()
-
-    @property
-    def capabilities(self) -> Capabilities:
-        # No tools: reading more of the record is what none of the contexts could do.
-        return msgspec.structs.replace(self._engine.capabilities, tools=False)
-
-    def unavailable(self) -> str | None:
-        return self._engine.unavailable()
-
-    async def run(self, turn: Turn) -> AsyncIterator[Signal]:
-        """Answer under the control text."""
-        self.history, self.usage = turn.history, None
-        async for signal in self._engine.run(msgspec.structs.replace(turn, system=self._instruction)):
-            match signal:
-                case Measured():
-                    self.usage = signal.usage
-                case Said():
-                    self.model = signal.model or self.model
-            yield signal
-
-    def say(self, text: str, context: str = "") -> tuple[str, str]:
-        """Return the answer to a text behind a context, and why it failed, empty if it did not."""
-        return asyncio.run(self._say(text, context))
-
-    async def _say(self, text: str, context: str) -> tuple[str, str]:
-        history = (TranscriptMessage(role="user", content=context),) if context else ()
-        turn = Turn(session_id="bench", run_id="bench", input=text, history=history)
-        reply, failed = "", "it stopped without an end"
-        async for signal in self.run(turn):
-            match signal:
-                case Said():
-                    reply += signal.text
-                case Finished(status="completed"):
-                    failed = ""
-                case Finished():
-                    failed = signal.reason or "it gave no reason"
-        return reply, failed
 
 
 def table(report: Report) -> str:
