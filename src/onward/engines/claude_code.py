@@ -71,6 +71,13 @@ OPTIONS: Final[dict[str, tuple[str, type | tuple[type, ...]]]] = {
 
 UNKNOWN: Final = "Claude Code does not know the conversation that it was asked to resume on this machine."
 RESTORED: Final = f"{UNKNOWN} Its rows, as it had written them, were given back to it."
+PREFERRED: Final = (
+    "The record of its conversation was asked for; Claude Code was given it back as it had written it."
+)
+NOT_OVER: Final = (
+    "The record of its conversation was asked for, but Claude Code has a file of it on this machine, which is never "
+    "overwritten; it resumed that."
+)
 TAKEN: Final = "The id that was chosen for its conversation is taken, so it has another."
 
 
@@ -211,17 +218,24 @@ class ClaudeCodeEngine:
             return Refusal(kind="unknown", said=f"{native_id!r} is no id of a conversation")
         if (pid := await asyncio.to_thread(claude_native.live_writer, self.config, native_id)) is not None:
             raise NativeSessionBusy(engine=NAME, native=native_id, holder=f"process {pid} on this machine")
+        there = await asyncio.to_thread(claude_native.find, self.config, native_id)
+        started = Started(resumed=True)
+        if turn.prefer_recorded and turn.recorded and not turn.native_only:
+            if there is None:
+                return await self._restored(turn, launch, native_id, PREFERRED)
+            started = Started(resumed=True, why=NOT_OVER)
         spent = await asyncio.to_thread(claude_native.spent_before, self.config, native_id)
         missed = await asyncio.to_thread(claude_native.unmirrored, self.config, native_id, turn.recorded)
         launch = msgspec.structs.replace(launch, native_id=native_id, resume=True)
-        opened = await self._attempt(turn, launch, Started(resumed=True), spent=spent, first=missed)
-        if (
-            not isinstance(opened, Refusal)
-            or opened.kind != "unknown"
-            or turn.native_only
-            or not turn.recorded
-        ):
-            return opened
+        opened = await self._attempt(turn, launch, started, spent=spent, first=missed)
+        unknown = isinstance(opened, Refusal) and opened.kind == "unknown"
+        if unknown and turn.recorded and not turn.native_only:
+            return await self._restored(turn, launch, native_id, RESTORED)
+        return opened
+
+    async def _restored(self, turn: Turn, launch: Launch, native_id: str, why: str) -> _Opened | Refusal:
+        """Give a conversation back from our record, and resume it. What cannot be given back is as good as unknown."""
+        launch = msgspec.structs.replace(launch, native_id=native_id, resume=True)
         workdir = turn.workdir or str(Path.cwd())
         try:
             written = await asyncio.to_thread(
@@ -230,7 +244,7 @@ class ClaudeCodeEngine:
         except EngineError as cannot:
             return Refusal(kind="unknown", said=cannot.message)
         spent = await asyncio.to_thread(claude_native.spent_before, self.config, native_id)
-        opened = await self._attempt(turn, launch, Started(restored=True, why=RESTORED), spent=spent)
+        opened = await self._attempt(turn, launch, Started(restored=True, why=why), spent=spent)
         if isinstance(opened, Refusal):
             claude_native.take_back(written)
         return opened

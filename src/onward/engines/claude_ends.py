@@ -67,6 +67,10 @@ def end_of(record: dict[str, Any], *, acted: bool, interrupted: bool) -> Finishe
         return Finished(
             status="failed", code="protocol", reason=f"Its result does not say whether it succeeded. {reason}"
         )
+    if str(record.get("terminal_reason")).startswith("aborted"):
+        return Finished(
+            status="failed", code="unknown", reason=f"Something other than Onward interrupted it: {reason}"
+        )
     code = _code(record, reason)
     return Finished(status="failed", reason=reason, code=code, retryable=code in PASSING and not acted)
 

@@ -139,12 +139,13 @@ def unmirrored(config: Path, native_id: str, recorded: Sequence[NativeFile]) -> 
     """Return rows that the conversation's file holds and our record of it lacks.
 
     They were written while nobody listened: by a turn that was stopped, or by a person who went on by hand. Without them
-    what came later would hang on nothing when the conversation is given back. Only rows with an id are told apart.
+    what came later would hang on nothing when the conversation is given back. Only rows with an id are told apart. A
+    conversation of which nothing is held, or not from its beginning, is not caught up.
     """
     held = next((file for file in recorded if file.native_id == native_id and not file.path), None)
     file = find(config, native_id)
-    if held is None or file is None:
-        return ()
+    if held is None or file is None or not _begins(held.rows):
+        return ()  # of a record that lost its beginning (an erasure), the file must not bring it back
     known = {_uuid(row) for row in held.rows}
     missing = tuple(row for row in rows_of(file) if (id := _uuid(row)) is not None and id not in known)
     return (Mirrored(native_id=native_id, rows=missing),) if missing else ()
@@ -163,6 +164,16 @@ def _uuid(row: bytes) -> str | None:
         return _place.decode(row).uuid
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
+
+
+def _begins(rows: Iterable[bytes]) -> bool:
+    """Whether rows begin where a conversation does: the first with an id hangs on no other."""
+    for row in rows:
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            place = _place.decode(row)
+            if place.uuid is not None:
+                return place.parent is None
+    return False
 
 
 def mended(rows: Iterable[bytes]) -> list[bytes]:
@@ -201,8 +212,8 @@ def restore(config: Path, workdir: str, native_id: str, recorded: Sequence[Nativ
     and when what was written does not read back the same. Then none of ours is left.
     """
     files = [file for file in recorded if file.native_id == native_id and file.rows]
-    if not is_id(native_id) or not any(not file.path for file in files):
-        raise _no(f"there is no record of conversation {native_id} to give back")
+    if not is_id(native_id) or not any(not file.path and _begins(file.rows) for file in files):
+        raise _no(f"there is no record of conversation {native_id}, from its beginning, to give back")
     folder = config / "projects" / project_name(workdir)
     written: list[Path] = []
     try:

@@ -45,6 +45,7 @@ NOISE: Final[Mapping[str, str]] = {
     "system/status": "that it asks the model, or compacts: what comes of it is told",
     "system/hook_started": "the hook's response is told",
     "system/hook_progress": "the hook's response is told",
+    "system/thinking_tokens": "how much it has thought so far: the thought is told whole",
     "system/background_tasks_changed": "a list of what task_started and task_notification tell one by one",
     "system/session_state_changed": "idle or running: the result tells",
     "system/files_persisted": "an acknowledgement of the program to itself",
