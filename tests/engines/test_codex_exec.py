@@ -237,6 +237,14 @@ def test_a_thread_that_somebody_writes_in_is_busy(tmp_path: Path) -> None:
     assert (end.code, end.retryable) == ("busy", True)
 
 
+def test_options_that_this_mode_cannot_follow_are_refused(tmp_path: Path) -> None:
+    setup, told = program(tmp_path, rest=DONE)
+    (end,) = take(setup, options={"fork": True})
+    assert isinstance(end, Finished)
+    assert "fork" in end.reason
+    assert not told.exists()
+
+
 def test_messages_that_this_mode_cannot_tell_are_refused_and_not_dropped(tmp_path: Path) -> None:
     setup, told = program(tmp_path, rest=DONE)
     (end,) = take(setup, history=(TranscriptMessage(role="user", content="Before."),))

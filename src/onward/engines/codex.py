@@ -38,6 +38,7 @@ from onward.engines.codex_server import (
     Server,
     Setup,
     compaction_summary,
+    left_out,
     thread_settings,
     timed,
     tools_server,
@@ -47,7 +48,7 @@ from onward.engines.contract import Awake, Capabilities, Finished, Noted, Signal
 from onward.engines.jsonrpc import Notification, PeerError, Request, Stray
 from onward.engines.leases import native_lease
 from onward.engines.processes import program
-from onward.errors import EngineError, EngineTimeout, InvalidInput, NativeSessionBusy, OnwardError
+from onward.errors import EngineError, EngineTimeout, InvalidInput, NativeSessionBusy
 
 SERVER: Final = "onward"
 """The name of our server of tools in Codex's configuration."""
@@ -133,18 +134,23 @@ class CodexEngine:
         if (why := self.unavailable()) is not None:
             yield Finished(status="failed", reason=why, code="not_installed")
             return
-        server = None
+        if (why := _unknown_options(turn)) != "":
+            yield Finished(status="failed", reason=why, code="invalid_request")
+            return
         try:
             setup = self._setup()
-            if self._mode == "app-server":
-                server = await self._server(turn, setup)
         except InvalidInput as refused:
             yield Finished(status="failed", reason=refused.message, code="invalid_request")
             return
-        except EngineError as failed:
-            told = {"note": f"codex app-server did not start, so codex exec takes the turn: {failed.message}"}
-            yield Noted(kind="raw", body=msgspec.json.encode(told), actor="system")
-            setup = self._setup()
+        server = None
+        if self._mode == "app-server":
+            try:
+                server = await self._server(turn, setup)
+            except EngineError as failed:
+                told = {
+                    "note": f"codex app-server did not start, so codex exec takes the turn: {failed.message}"
+                }
+                yield Noted(kind="raw", body=msgspec.json.encode(told), actor="system")
         if server is None:
             taking = exec_turn(turn, setup, seconds=self._timeout, spent=self._spent)
         else:
@@ -186,12 +192,19 @@ class CodexEngine:
         await asyncio.gather(*(server.leave() for server, _ in waiting))
 
     def _setup(self) -> Setup:
+        """Return how Codex is started. Raises InvalidInput for options that it cannot be started with."""
         words = program("codex", self._program)
         if words is None:
-            raise EngineError(engine=self.name, why=self.unavailable() or "it is gone")
+            raise InvalidInput(what="the option program of codex", why=self.unavailable() or "it is gone")
         if self._home:
-            os.makedirs(self._home, mode=0o700, exist_ok=True)
-        return Setup(words=tuple(words), env=self._env, config=self._config)
+            try:
+                os.makedirs(self._home, mode=0o700, exist_ok=True)
+            except OSError as refused:
+                why = f"{self._home} cannot be made: {refused.strerror}"
+                raise InvalidInput(what="the option home of codex", why=why) from None
+        setup = Setup(words=tuple(words), env=self._env, config=self._config)
+        setup.overrides()  # raises for what cannot be said
+        return setup
 
     async def _server(self, turn: Turn, setup: Setup) -> Server:
         """Return the process that waits for this turn, or a new one."""
@@ -205,8 +218,9 @@ class CodexEngine:
     async def _taking(self, turn: Turn, server: Server) -> AsyncGenerator[Signal, None]:
         """Take a turn with a running server, and keep or end that before the end is told: whoever hears it may go."""
         keep, end = False, _NO_END
+        bridge = Bridge(turn, server=SERVER, numbers=Numbers(turn.run_id))
         try:
-            async with Bridge(turn, server=SERVER, numbers=Numbers(turn.run_id)) as bridge:
+            async with bridge:
                 with contextlib.ExitStack() as leases:
                     taking = _Taking(turn, server, bridge, leases, seed=self._seed, timeout=self._timeout)
                     try:
@@ -224,7 +238,9 @@ class CodexEngine:
                         if not keep:
                             await taking.interrupt()
                             await server.stop()
-        except OnwardError as failed:
+        except EngineError as failed:
+            if bridge.failed.done() and bridge.failed.result() is failed:
+                raise  # it is a tool's, not Codex's
             code = _code(failed)
             end = Finished(status="failed", reason=failed.message, code=code, retryable=code == "busy")
         finally:
@@ -264,7 +280,6 @@ class _Taking:
         """Open the thread, begin the turn, and tell what happens until it ends."""
         turn = self.turn
         try:
-            more = _turn_options(turn)
             started = await self._open()
         except _Refused as refused:
             yield refused.end
@@ -280,6 +295,7 @@ class _Taking:
             signed=opened.signed,
         )
         try:
+            more = {name: value for name, value in turn.options.items() if name in _OPTIONS}
             text = await self._told(opened, new=not started.resumed)
             stream.turn = await self.server.begin(opened.thread, text, more)
         except PeerError as refused:
@@ -293,8 +309,7 @@ class _Taking:
                 async for signal in playing:
                     yield signal
         except OutOfTime:
-            await self.interrupt()
-            for signal in stream.left():
+            for signal in (*await self.interrupt(), *stream.left()):
                 yield signal
             reason = f"the turn took longer than {self._timeout:g} seconds, and was stopped"
             yield Finished(status="failed", reason=reason, code="timeout")
@@ -311,21 +326,25 @@ class _Taking:
             yield signal
         yield Finished(status="failed", reason=await self._crash(stream), code="crashed")
 
-    async def interrupt(self) -> None:
-        """Ask Codex to end the turn, if it is still at it, and give it a moment to write that down."""
-        stream, server = self._stream, self.server
+    async def interrupt(self) -> list[Signal]:
+        """Ask Codex to end the turn, if it is still at it, and give it a moment to write that down.
+
+        Return what it said meanwhile.
+        """
+        stream, server, signals = self._stream, self.server, list[Signal]()
         if stream is None or stream.turn is None or stream.over() or not server.alive:
-            return
+            return signals
         await server.interrupt(stream.thread, stream.turn)
         with contextlib.suppress(TimeoutError, EngineError):
             async with asyncio.timeout(INTERRUPTED_SECONDS):
                 async for message in server.peer.incoming():
                     if isinstance(message, Notification):
-                        stream.take(message.method, _params(message))
+                        signals += await self._translated(stream, message)
                     elif isinstance(message, Request):
                         await message.refuse(-32000, "the turn is over")
                     if stream.over():
-                        return
+                        break
+        return signals
 
     async def let_go(self) -> list[Signal]:
         """Unload the thread, so that another process may write in it; return what that ends.
@@ -348,11 +367,9 @@ class _Taking:
     async def _open(self) -> Started:
         """Open the thread that is asked for, or a new one; return how it went."""
         turn, server = self.turn, self.server
-        config: dict[str, Any] = {}
+        config = left_out(turn)
         if turn.tools:
             config[f"mcp_servers.{SERVER}"] = tools_server(self.bridge.command, self.bridge.env)
-        if _without_search(turn):
-            config["web_search"] = "disabled"
         settings = thread_settings(turn, config)
         why = ""
         if turn.native is not None:
@@ -461,29 +478,18 @@ def _params(message: Notification) -> dict[str, Any]:
     return message.params if isinstance(message.params, dict) else {}
 
 
-def _turn_options(turn: Turn) -> dict[str, Any]:
-    """Return what is set of Codex's own turn. Raises _Refused for an option that nobody knows."""
+def _unknown_options(turn: Turn) -> str:
+    """Return why the options of a turn cannot be followed; empty if they can."""
     known = (*_OPTIONS, "fork")
     unknown = sorted(set(turn.options) - set(known))
-    if unknown:
-        reason = f"codex knows no option {', '.join(unknown)}; it takes {', '.join(known)}"
-        raise _Refused(Finished(status="failed", reason=reason, code="invalid_request"))
-    return {name: value for name, value in turn.options.items() if name in _OPTIONS}
+    return f"codex knows no option {', '.join(unknown)}; it takes {', '.join(known)}" if unknown else ""
 
 
-def _without_search(turn: Turn) -> bool:
-    return "web_search" in turn.denied_tools or (
-        turn.allowed_tools is not None and "web_search" not in turn.allowed_tools
-    )
-
-
-def _code(error: OnwardError) -> str:
+def _code(error: EngineError) -> str:
     match error:
         case NativeSessionBusy():
             return "busy"
         case EngineTimeout():
             return "timeout"
-        case EngineError():
-            return "crashed"
         case _:
-            return "unknown"
+            return "crashed"

@@ -35,7 +35,7 @@ from onward.engines.codex_calls import (
     plan_of,
     says_what,
 )
-from onward.engines.codex_server import MODES, OutOfTime, Setup, timed, tools_server
+from onward.engines.codex_server import MODES, OutOfTime, Setup, left_out, timed, tools_server
 from onward.engines.contract import (
     Finished,
     Measured,
@@ -50,7 +50,7 @@ from onward.engines.contract import (
 )
 from onward.engines.leases import native_lease
 from onward.engines.processes import Child
-from onward.errors import OnwardError
+from onward.errors import EngineError
 
 EXIT_SECONDS: Final = 5.0
 """How long the process has to write its files and end, once it has said how its turn ended."""
@@ -184,6 +184,10 @@ async def exec_turn(
 ) -> AsyncGenerator[Signal, None]:
     """Take a turn with ``codex exec``, in at most so many seconds. ``spent`` holds what threads had used, and is kept up."""
     spent = {} if spent is None else spent
+    if turn.options:
+        reason = f"codex exec takes no options of a turn; these were given: {', '.join(sorted(turn.options))}"
+        yield Finished(status="failed", reason=reason, code="invalid_request")
+        return
     if turn.history and not turn.brief:
         reason = (
             "codex exec can be told what came before as a brief only, and there are messages and no brief"
@@ -212,7 +216,7 @@ async def exec_turn(
             async with aclosing(taken.signals(until)) as signals:
                 async for signal in signals:
                     yield signal
-    except OnwardError as failed:
+    except EngineError as failed:
         code = "busy" if failed.code == "busy" else "crashed"
         yield Finished(status="failed", reason=failed.message, code=code, retryable=code == "busy")
 
@@ -330,6 +334,7 @@ class _Taken:
         """Return the words of the command. ``resume`` takes no sandbox option, so all of it is configuration."""
         turn = self.turn
         more: dict[str, Any] = {"approval_policy": "never", "sandbox_mode": MODES[turn.permission_mode][1]}
+        more |= left_out(turn)
         if turn.model:
             more["model"] = turn.model
         if turn.tools:

@@ -133,6 +133,13 @@ def thread_settings(turn: Turn, config: Mapping[str, Any]) -> dict[str, Any]:
     return {**given, "config": dict(config)} if config else given
 
 
+def left_out(turn: Turn) -> dict[str, Any]:
+    """Return the configuration that leaves out what the turn may not use; Codex knows that of its web search only."""
+    allowed = turn.allowed_tools
+    denied = "web_search" in turn.denied_tools or (allowed is not None and "web_search" not in allowed)
+    return {"web_search": "disabled"} if denied else {}
+
+
 class Server:
     """A running app-server. Construct it with ``start``; end it with ``stop``."""
 

@@ -34,6 +34,7 @@ from onward.engines.contract import (
     ToolOutcome,
     Turn,
 )
+from onward.errors import LeaseLost
 from onward.testing.engine_contract import Case, EngineContract
 from onward.testing.stub_models import Reply, StubModels
 
@@ -434,13 +435,20 @@ def test_a_tool_of_ours_ends_the_turn_from_inside(mode: str, home: Home, stub: S
     assert [getattr(signal, "status", signal) for signal in signals[answered + 1 :]] == ["continued"]
 
 
-def test_what_a_tool_of_ours_raises_passes_through_and_codex_is_ended(home: Home) -> None:
+@pytest.mark.parametrize("mode", ["app-server", "exec"])
+@pytest.mark.parametrize(
+    "raised", [ZeroDivisionError("a bug"), LeaseLost(run="run_a", why="it was taken over")]
+)
+def test_what_a_tool_of_ours_raises_passes_through_and_codex_is_ended(
+    raised: Exception, mode: str, home: Home
+) -> None:
     async def call(id: str, given: dict[str, Any]) -> ToolOutcome:
-        raise ZeroDivisionError("a closed store")
+        raise raised
 
     tool = Tool(name="lookup", description="Looks up.", schema={"type": "object"}, call=call)
-    with pytest.raises(ZeroDivisionError, match="a closed store"):
-        take(engine(home, warm=True), turn(home, "[[call mcp__onward__lookup {}]]", tools=(tool,)))
+    codex = engine(home, warm=True, mode=mode)
+    with pytest.raises(type(raised)):
+        take(codex, turn(home, "[[call mcp__onward__lookup {}]]", tools=(tool,)))
 
 
 @pytest.mark.parametrize("granted", [True, False])
