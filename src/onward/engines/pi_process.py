@@ -83,13 +83,10 @@ class PiProcess:
         Returns once it has confirmed the conversation. Raises Unknown if it does not hold ``resume`` here, EngineError if it
         does not start, or if ``new_id`` is taken.
         """
-        for id in filter(None, (resume, new_id)):
-            if not _ID.fullmatch(id):
-                raise (
-                    Unknown(f"{id!r} is no id of a conversation of pi")
-                    if resume
-                    else EngineError(engine="pi", why=f"{id!r} cannot be the id of a conversation")
-                )
+        if resume is not None and not _ID.fullmatch(resume):
+            raise Unknown(f"{resume!r} is no id of a conversation of pi")
+        if new_id is not None and not _ID.fullmatch(new_id):
+            raise EngineError(engine="pi", why=f"{new_id!r} cannot be the id of a conversation")
         scratch = tempfile.TemporaryDirectory(prefix="onward-pi-")
         try:
             argv = [*setup.words, "--mode", "rpc", "--extension", str(EXTENSION)]
