@@ -185,7 +185,6 @@ REQUIREMENTS: Final = (
             "and it reads nothing."
         ),
         source=OPENING,
-        planned=4,
     ),
     Requirement(
         id="O2",
@@ -194,7 +193,6 @@ REQUIREMENTS: Final = (
             "reported was confirmed."
         ),
         source=OPENING,
-        planned=4,
     ),
     Requirement(
         id="O3",
@@ -207,13 +205,11 @@ REQUIREMENTS: Final = (
         id="O4",
         says="A session opens even when its brief could not be composed.",
         source=OPENING,
-        planned=4,
     ),
     Requirement(
         id="O5",
         says="An engine that cannot resume is never reported as resumed.",
         source=OPENING,
-        planned=4,
     ),
     Requirement(
         id="T1",

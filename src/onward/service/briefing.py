@@ -37,7 +37,7 @@ PAGES: Final = 5
 SESSIONS: Final = 200
 """Sessions of a workspace that are looked at, newest activity first."""
 TIMELINE: Final = 40
-TIMELINE_MOST: Final = 1_000
+TIMELINE_MOST: Final = 200
 """Rows of one read of a timeline: unless asked otherwise, and at most."""
 
 SeedScope = Literal["session", "workspace", "projection"]
@@ -179,6 +179,16 @@ def _backwards(platform: Platform, session_id: str, upto: int | None) -> Iterato
         upto = page[-1].seq - 1
 
 
+def _forwards(platform: Platform, session_id: str, after: int) -> Iterator[Event]:
+    """Yield events of a session that can give rows, oldest first, a bounded number of them."""
+    for _ in range(PAGES):
+        page = platform.store.events(session_id, after=after, limit=PAGE, kinds=KINDS)
+        yield from page
+        if len(page) < PAGE:
+            return
+        after = page[-1].seq
+
+
 def timeline(
     platform: Platform,
     workspace: str,
@@ -221,10 +231,8 @@ def _timeline(
     for session in _active(platform, workspace_id, children):
         if session.id == but or (since is not None and session.updated_at <= since):
             continue
-        if not forwards and len(found) > limit:
-            found = _newest(found, limit + 1)
-            if session.updated_at < found[0].at:
-                break  # sessions come newest activity first: none that follows can have a newer row
+        if not forwards and len(found) > limit and session.updated_at < _nth_newest(found, limit + 1):
+            break  # sessions come newest activity first: none that follows can have a newer row
         found += _rows(platform, session, since=since, before=before, limit=limit + 1)
     found.sort(key=_order)
     if forwards:
@@ -238,8 +246,8 @@ def _order(row: Row) -> tuple[int, str, int]:
     return row.at, row.session, row.seq
 
 
-def _newest(rows: list[Row], count: int) -> list[Row]:
-    return sorted(rows, key=_order)[-count:]
+def _nth_newest(rows: list[Row], count: int) -> int:
+    return sorted(row.at for row in rows)[-count]
 
 
 def _whole(rows: Sequence[Row], limit: int) -> list[Row]:
@@ -267,25 +275,23 @@ def _active(platform: Platform, workspace_id: str, children: bool) -> Iterator[S
 def _rows(
     platform: Platform, session: Session, *, since: int | None, before: int | None, limit: int
 ) -> list[Row]:
-    """Return the rows of one session that a page may need. A message that a continuation carried over is told once."""
+    """Return the rows of one session that a page may need, and all those of the same moment as the last of them.
+
+    A message that a continuation carried over is told once, where it was said.
+    """
     out: list[Row] = []
     if since is not None:
-        after = _first_after(platform, session, since) - 1
-        for _ in range(PAGES):
-            page = platform.store.events(session.id, after=after, limit=PAGE, kinds=KINDS)
-            out += [row for e in page if e.at > since and not _carried(e) and (row := row_of(e)) is not None]
-            if len(page) < PAGE or len(out) >= limit:
-                break
-            after = page[-1].seq
-        return out[:limit]
-    upto = session.head_seq if before is None else _first_after(platform, session, before - 1) - 1
-    for event in _backwards(platform, session.id, upto):
-        if before is not None and event.at >= before:
+        events = _forwards(platform, session.id, _first_after(platform, session, since) - 1)
+    else:
+        upto = session.head_seq if before is None else _first_after(platform, session, before - 1) - 1
+        events = _backwards(platform, session.id, upto)
+    for event in events:
+        if (since is not None and event.at <= since) or (before is not None and event.at >= before):
             continue
+        if len(out) >= limit and event.at != out[-1].at:
+            break
         if not _carried(event) and (row := row_of(event)) is not None:
             out.append(row)
-            if len(out) == limit:
-                break
     return out
 
 
