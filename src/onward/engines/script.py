@@ -28,6 +28,7 @@ from onward.engines.contract import (
     Capabilities,
     Finished,
     Measured,
+    Permission,
     Said,
     Signal,
     Started,
@@ -90,6 +91,12 @@ class Measure(Step, kw_only=True, frozen=True):
     """Report usage."""
 
     usage: Usage
+
+
+class Ask(Step, kw_only=True, frozen=True):
+    """Ask for permission, and say what was answered: ``granted``, or ``refused: …``."""
+
+    permission: Permission
 
 
 class Fail(Step, kw_only=True, frozen=True):
@@ -178,6 +185,9 @@ class ScriptEngine:
                     if ended:
                         yield ended
                         return
+                case Ask():
+                    said = await asked(turn, step.permission)
+                    yield Said(text=said, model=begin.model)
                 case Fail():
                     yield Finished(status="failed", reason=step.reason, retryable=step.retryable)
                     return
@@ -193,6 +203,14 @@ class ScriptEngine:
         if self._script is None:
             return tuple(directives(turn.input)) or (Say(text=echo(turn)),)
         return tuple(self._script(turn) if callable(self._script) else self._script)
+
+
+async def asked(turn: Turn, permission: Permission) -> str:
+    """Ask whoever may allow it, and return the answer in words."""
+    if turn.permit is None:
+        return "refused: nobody can be asked"
+    answer = await turn.permit(permission)
+    return "granted" if answer.granted else f"refused: {answer.note}"
 
 
 def echo(turn: Turn) -> str:

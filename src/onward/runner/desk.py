@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -21,12 +22,14 @@ from onward.core.bodies import Usage
 from onward.core.events import NewEvent
 from onward.core.pressure import Pressure
 from onward.core.records import EngineSession, Run, RunState
-from onward.engines.contract import Mirrored, Permission, Permitted, Tool
+from onward.engines.contract import Mirrored, Permitted, Tool
 from onward.errors import OnwardError
-from onward.service import delegating, opening, parking, pressure, running
+from onward.service import delegating, native_records, opening, parking, permitting, pressure, running
 from onward.service.offering import offered_tools
 from onward.service.opening import EngineFacts, Prepared
 from onward.service.platform import Platform
+
+STOPPED: Final = Permitted(granted=False, note="The run was stopped before anybody answered.")
 
 _T = TypeVar("_T")
 
@@ -94,8 +97,8 @@ class Desk(Protocol):
         """Extend the lease."""
         ...
 
-    async def permit(self, run: Run, asked: Permission) -> Permitted:
-        """Ask whoever may allow it."""
+    async def permit(self, run: Run, request: str, *, seconds: float) -> Permitted:
+        """Wait for the answer to a request that is in the log; when nobody answers in time, it is no."""
         ...
 
     async def settle(
@@ -144,7 +147,7 @@ class LocalDesk:
         await in_thread(running.keep_draft, self.platform, run, text)
 
     async def mirror(self, run: Run, engine: str, rows: Mirrored) -> None:
-        raise NotImplementedError
+        await in_thread(native_records.append, self.platform, run, engine, rows)
 
     async def opened(self, run: Run, opened: Opened) -> None:
         await in_thread(running.opened, self.platform, run, opened.events, native=opened.native)
@@ -152,9 +155,32 @@ class LocalDesk:
     async def heartbeat(self, run: Run, *, lease: float) -> None:
         await in_thread(running.heartbeat, self.platform, run, lease=lease)
 
-    async def permit(self, run: Run, asked: Permission) -> Permitted:
-        del run, asked
-        return Permitted(granted=False, note="Nobody is here who could allow it.")
+    async def permit(self, run: Run, request: str, *, seconds: float) -> Permitted:
+        return await self.answered(run, request, seconds=seconds) or STOPPED
+
+    async def answered(
+        self, run: Run, request: str, *, seconds: float, lapses: bool = True
+    ) -> Permitted | None:
+        """Wait for an answer; None when there is none yet (``lapses`` false), or the waiting was stopped."""
+        gone = threading.Event()
+        asking = asyncio.ensure_future(
+            asyncio.to_thread(
+                permitting.wait_for_answer,
+                self.platform,
+                run,
+                request,
+                seconds=seconds,
+                pause=gone.wait,
+                lapses=lapses,
+            )
+        )
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            gone.set()
+            with contextlib.suppress(OnwardError, asyncio.CancelledError):
+                await uninterrupted(asking)
+            raise
 
     async def settle(
         self, run: Run, state: RunState, *, reason: str, usage: Usage | None, engine: str, reply: str

@@ -17,6 +17,7 @@ import msgspec
 
 from onward.core.bodies import Message, OpeningFacts, Reasoning, SessionChange, ToolCall, ToolResult, Usage
 from onward.core.events import NewEvent, Source
+from onward.core.policy import Violation
 from onward.core.pressure import Pressure
 from onward.core.records import EngineSession, Run, RunState
 from onward.core.transcript import Transcript
@@ -38,6 +39,7 @@ from onward.engines.contract import (
 )
 from onward.errors import ContinuationModeUnavailable, LeaseLost
 from onward.runner.desk import Desk, Ended, Opened, uninterrupted
+from onward.runner.governing import Governor
 from onward.service.opening import EngineFacts, Prepared, confirmed
 
 DRAFT_SECONDS: Final = 0.1
@@ -69,6 +71,12 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """The request to continue that waits for a person, if the agent made one."""
     opening_facts: OpeningFacts | None = None
     """Everything that is known of how it got its context; every surface tells it from these."""
+    code: str = ""
+    """The kind of failure, where the engine said it."""
+    retryable: bool = False
+    """It failed for a cause that will pass, before it had done anything: another attempt may well succeed."""
+    warnings: tuple[str, ...] = ()
+    """What was wished for and not to be had."""
 
 
 class Drive:
@@ -83,6 +91,10 @@ class Drive:
         self.usage: Usage | None = None
         self.opening: OpeningFacts | None = None
         self.prepared: Prepared | None = None
+        self.governor: Governor | None = None
+        self.finished: Finished | None = None
+        self._acted = False
+        """A tool was called: what happened cannot be made not to have happened."""
         self._kept_at = 0.0
         self._unkept = asyncio.Event()
         self._drafting = asyncio.Lock()
@@ -91,7 +103,8 @@ class Drive:
     async def play(self) -> RunResult:
         """Give the engine its turn and write down what it does."""
         prepared = self.prepared = await self.desk.prepare(self.run, self.facts)
-        finished = await self._listen(self.engine.run(self._turn(prepared)))
+        governor = self.governor = Governor(self.desk, self.run, prepared.options)
+        finished = self.finished = await self._in_time(governor, self._turn(prepared, governor))
         if finished is None:
             return await self.end("failed", "the engine stopped without saying how its turn ended")
         if finished.status == "continued":
@@ -110,6 +123,9 @@ class Drive:
                     self._tell(signal)
                 if isinstance(signal, Finished):
                     return signal
+                self._acted = self._acted or isinstance(signal, ToolCalled)
+                if self.governor is not None and (over := await self.governor.heard(signal)):
+                    return _stopped_by(over)
         finally:
             close = getattr(stream, "aclose", None)
             if close is not None:
@@ -120,7 +136,38 @@ class Drive:
         if self.listener is not None:
             self.listener(self.run, signal)
 
-    def _turn(self, prepared: Prepared) -> Turn:
+    async def _in_time(self, governor: Governor, turn: Turn) -> Finished | None:
+        """Listen to the engine for as long as the policy gives it."""
+        began = asyncio.get_running_loop().time()
+
+        async def passed() -> Violation | None:
+            return await governor.elapsed(asyncio.get_running_loop().time() - began)
+
+        async def notice() -> None:
+            await asyncio.sleep(governor.seconds or 0.0)
+            await passed()
+
+        if governor.seconds is None:
+            return await self._listen(self.engine.run(turn))
+        if governor.policy.action == "warn":
+            noticing = asyncio.create_task(notice())
+            try:
+                return await self._listen(self.engine.run(turn))
+            finally:
+                noticing.cancel()
+                with contextlib.suppress(asyncio.CancelledError, LeaseLost):
+                    await noticing
+        limit = asyncio.timeout(governor.seconds)
+        try:
+            async with limit:
+                return await self._listen(self.engine.run(turn))
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        over = await passed()
+        return _stopped_by(over) if over is not None else None
+
+    def _turn(self, prepared: Prepared, governor: Governor) -> Turn:
         options = prepared.options
         here = prepared.folder if prepared.folder and os.path.isdir(prepared.folder) else None
         return Turn(
@@ -137,6 +184,10 @@ class Drive:
             prefer_recorded=prepared.decision.mode == "restore",
             workdir=options.workdir or here,
             model=options.model,
+            permission_mode=options.permission_mode,
+            permit=governor.permit,
+            allowed_tools=governor.allowed,
+            denied_tools=governor.denied,
             options=options.adapter_opts,
         )
 
@@ -309,4 +360,16 @@ class Drive:
             continued_to=successor,
             transcript=self.prepared.transcript if self.prepared else None,
             pressure=pressure,
+            code=self.finished.code if self.finished else "",
+            retryable=self.finished is not None and self.finished.retryable and not self._acted,
         )
+
+
+def _stopped_by(over: Violation) -> Finished:
+    """Return how a run ends that went beyond its policy, whatever its engine would have said."""
+    asks = " A person can allow it: see the requests that wait." if over.action == "ask" else ""
+    return Finished(
+        status="cancelled" if over.action == "ask" else "failed",
+        reason=over.told() + asks,
+        code="policy",
+    )

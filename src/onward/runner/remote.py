@@ -20,7 +20,7 @@ from onward.core.bodies import Usage
 from onward.core.events import NewEvent
 from onward.core.ids import Ids
 from onward.core.records import Offer, Run, RunState
-from onward.engines.contract import Mirrored, Permission, Permitted, Tool, ToolOutcome
+from onward.engines.contract import Mirrored, Permitted, Tool, ToolOutcome
 from onward.errors import LeaseLost, OnwardError, ServerUnreachable
 from onward.runner import wire
 from onward.runner.connection import ANSWER_SECONDS, Connection, Nothing
@@ -104,8 +104,20 @@ class RemoteDesk:
         if self._left() <= 0:
             raise LeaseLost(run=run.id, why=f"the server has not answered for {self._lease:g} seconds")
 
-    async def permit(self, run: Run, asked: Permission) -> Permitted:
-        return await self._ask("permit", wire.Asking(fence=run.fence, asked=asked), Permitted, seconds=600.0)
+    async def permit(self, run: Run, request: str, *, seconds: float) -> Permitted:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while True:
+            left = until - loop.time()
+            asking = wire.Asking(
+                fence=run.fence,
+                request=request,
+                seconds=max(min(left, wire.LONGEST_ASKING), 0.0),
+                last=left <= wire.LONGEST_ASKING,
+            )
+            found = await self._ask("permit", asking, wire.Answered, seconds=wire.LONGEST_ASKING + 30.0)
+            if found.answer is not None:
+                return found.answer
 
     async def settle(
         self, run: Run, state: RunState, *, reason: str, usage: Usage | None, engine: str, reply: str

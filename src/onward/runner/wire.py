@@ -6,7 +6,7 @@ question that can be asked again.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -14,10 +14,13 @@ from onward.core.bodies import Usage
 from onward.core.codec import encode, loads
 from onward.core.events import NewEvent
 from onward.core.records import Offer, Run, RunState
-from onward.engines.contract import Mirrored, Permission
+from onward.engines.contract import Mirrored, Permitted
 from onward.runner.desk import Ended, Opened
 from onward.service.machines import Slept
 from onward.service.opening import EngineFacts, Prepared
+
+LONGEST_ASKING: Final = 25.0
+"""Seconds that one question for a permission is held open."""
 
 T = TypeVar("T")
 
@@ -102,10 +105,21 @@ class Beating(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
-    """The engine asks for permission."""
+    """The engine waits for a permission that it asked for."""
 
     fence: int
-    asked: Permission
+    request: str
+    """The event of the request."""
+    seconds: float
+    """How long to wait for the answer, at most ``LONGEST_ASKING``."""
+    last: bool = False
+    """If nobody has answered by then, the answer is no."""
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """What was answered; nothing when nobody has yet."""
+
+    answer: Permitted | None = None
 
 
 class Sleeping(msgspec.Struct, frozen=True, kw_only=True):

@@ -83,9 +83,19 @@ CONTINUE_TELLS = (
 )
 
 
-CARRIED_OPTIONS = ("adapter_opts", "model", "workdir")
+CARRIED_OPTIONS = (
+    "adapter_opts",
+    "model",
+    "workdir",
+    "permission_mode",
+    "ask",
+    "policies",
+    "allowed_tools",
+    "denied_tools",
+)
 """What a successor's first run keeps of how its predecessor was run. How much history was given is not among it: a
-successor begins with its projection, whatever mode and limits the earlier conversation was replayed with."""
+successor begins with its projection, whatever mode and limits the earlier conversation was replayed with. What it may do and
+use is: an agent does not get rid of a rule by continuing elsewhere."""
 
 
 def offered_tools(platform: Platform, run: Run, *, window: int | None = None) -> tuple[Tool, ...]:

@@ -36,11 +36,12 @@ from onward.core.opening import (
     Previous,
     decide_opening,
 )
+from onward.core.policy import Policy
 from onward.core.records import EngineSession, Run, Session
 from onward.core.transcript import Limits, Transcript, TranscriptMessage, from_events, limited
-from onward.engines.contract import Capabilities, NativeFile, NativeSession, Started
+from onward.engines.contract import Capabilities, NativeFile, NativeSession, PermissionMode, Started
 from onward.errors import ContinuationModeUnavailable, InvalidInput, LimitExceeded
-from onward.service import briefing, running, sessions
+from onward.service import briefing, native_records, running, sessions
 from onward.service.briefing import Composed
 from onward.service.platform import Platform
 from onward.service.running import MODES
@@ -73,6 +74,18 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     adapter_opts: dict[str, Any] = {}
     model: str | None = None
     workdir: str | None = None
+    permission_mode: PermissionMode = "default"
+    ask: float = 0.0
+    """Seconds that a question of the engine waits for a person; 0: nobody is asked, the mode decides."""
+    policies: tuple[Policy, ...] = ()
+    """What the run may use; several are one, see ``core.policy``."""
+    allowed_tools: tuple[str, ...] | None = None
+    """The engine's own tools that it may use, by its names; None for any that the mode allows."""
+    denied_tools: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    """Capabilities without which the run must not begin, ``kind`` or ``kind:name``."""
+    wishes: tuple[str, ...] = ()
+    """Capabilities whose absence is only said."""
 
 
 class EngineFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,7 +228,7 @@ def prepare(platform: Platform, run: Run, engine: EngineFacts) -> Prepared:
         brief=text,
         spent=spent,
         new_id=_chosen_id(platform, run, engine) if decision.mode == "fresh" else None,
-        recorded=recorded if decision.native_id and decision.instead != "fail" else (),
+        recorded=recorded if decision.native_id else (),
         folder=_folder(platform, session),
         brought=brought,
     )
@@ -233,7 +246,7 @@ def _decided(
     if able.memory and options.continuation in ("auto", "native"):
         known = platform.store.engine_sessions(run.session_id)
         row = next((found for found in known if found.engine == engine.name), None)
-    if row is not None and options.continuation == "auto":
+    if row is not None:
         previous = previous_turn(platform, run)
         recorded = _recorded(platform, row) if engine.capabilities.restore else ()
         able = msgspec.structs.replace(able, restorable=bool(recorded))
@@ -369,8 +382,7 @@ def _chosen_id(platform: Platform, run: Run, engine: EngineFacts) -> str | None:
 
 def _recorded(platform: Platform, row: EngineSession) -> tuple[NativeFile, ...]:
     """Return what we hold of the engine's own files of a conversation."""
-    del platform, row
-    return ()
+    return native_records.load(platform, row.session_id, row.engine, row.native_id)
 
 
 def _folder(platform: Platform, session: Session) -> str | None:
@@ -394,13 +406,13 @@ def history(
     """
     session = platform.session(session_id)
     stretches = sessions.scope(platform, session)
+    begun = briefing.begun_with(platform, stretches)  # it may stand behind the message that is answered once more
     own = msgspec.structs.replace(stretches[-1], to_seq=before.seq - 1)
     stretches = (*stretches[:-1], own) if before.session_id == session_id else stretches
     events = sessions.newest(platform, stretches, options.limit)
     limits = _limits(options, window)
     if beside is not None:
         limits = _less(limits, beside)
-    begun = briefing.begun_with(platform, stretches)
     if begun is None:
         return from_events(events, session_id, limits)
     rest = [event for event in events if event.id != begun.id]

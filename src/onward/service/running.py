@@ -332,10 +332,18 @@ def cancel(platform: Platform, run_id: str, *, reason: str = "cancelled by a per
     return done.runs[0]
 
 
-def retry(platform: Platform, run_id: str) -> Run:
+def retry(
+    platform: Platform,
+    run_id: str,
+    *,
+    engine: str | None = None,
+    options: bytes | None = None,
+    beside: Sequence[NewEvent] = (),
+) -> Run:
     """Queue a run that failed, was cancelled or was cut off once more, answering the same message (C7).
 
-    Asking again while that attempt waits or works returns it: one message is not answered twice at a time.
+    Asking again while that attempt waits or works returns it: one message is not answered twice at a time. ``engine`` lets
+    another engine answer, ``options`` take the place of the run's own; ``beside`` are events that go with it.
     """
     run = get(platform, run_id)
     if run.state not in ("failed", "cancelled", "interrupted"):
@@ -346,12 +354,16 @@ def retry(platform: Platform, run_id: str) -> Run:
         if run.input_event is not None and other.input_event == run.input_event:
             return other
     again = _again(platform, run)
+    again = msgspec.structs.replace(
+        again, engine=engine or again.engine, options=again.options if options is None else options
+    )
     guards = (
         LinksAre(run.session_id, "continuation", 0),
         NoRuns(run.session_id, tuple(r.id for r in unfinished)),
     )
     try:
-        platform.store.commit(Batch(guards=guards, runs=(again,)))
+        appends = (Append(session_id=run.session_id, events=tuple(beside)),) if beside else ()
+        platform.store.commit(Batch(guards=guards, runs=(again,), appends=appends))
     except Conflict:
         refuse_if_closed(platform, platform.session(run.session_id))
         raise

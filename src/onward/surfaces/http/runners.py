@@ -14,7 +14,7 @@ import msgspec
 from onward.core.ids import RUN, check_id
 from onward.core.records import Machine, Run
 from onward.core.wording import asleep
-from onward.engines.contract import Permitted, ToolOutcome
+from onward.engines.contract import ToolOutcome
 from onward.errors import Conflict, InvalidInput, InvalidTransition, LeaseLost, LimitExceeded
 from onward.runner import wire
 from onward.runner.connection import Nothing
@@ -162,11 +162,13 @@ async def heartbeat(ask: Ask) -> Nothing:
     return Nothing()
 
 
-async def permit(ask: Ask) -> Permitted:
-    """Ask whoever may allow it."""
+async def permit(ask: Ask) -> wire.Answered:
+    """Wait for the answer to a permission that the engine asked for."""
     given: wire.Asking = ask.body
     platform, run = await _held(ask, given.fence)
-    return await LocalDesk(platform).permit(run, given.asked)
+    seconds = min(max(given.seconds, 0.0), wire.LONGEST_ASKING)
+    answer = await LocalDesk(platform).answered(run, given.request, seconds=seconds, lapses=given.last)
+    return wire.Answered(answer=answer)
 
 
 async def ended(ask: Ask) -> Ended:
@@ -237,5 +239,5 @@ ROUTES: Final = (
     ),
     _runner(f"{_RUN}/tools/{{call}}", "Call a tool.", call, wire.Calling, ToolOutcome, limit=ENTRY_LIMIT),
     _runner(f"{_RUN}/heartbeat", "Extend the lease.", heartbeat, wire.Beating, Nothing),
-    _runner(f"{_RUN}/permit", "Ask for permission.", permit, wire.Asking, Permitted),
+    _runner(f"{_RUN}/permit", "Ask for permission.", permit, wire.Asking, wire.Answered),
 )

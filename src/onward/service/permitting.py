@@ -1,0 +1,214 @@
+"""Permitting: an engine asks before it acts, or a run went beyond its policy, and somebody answers.
+
+The request is an ``approval`` event of the run, and so is the answer; between the two the engine waits. A person answers
+from any surface (``onward approve``), within the time that the run was given for it. When nobody does, the answer is no, and
+the log says so. Answers are guarded by the session's head, so of two at the same time one holds.
+
+A run that went beyond a policy whose action is ``ask`` has ended. Granting its request is one transaction: the answer, and
+another attempt at the same message in which that policy only warns. Nobody has to be in time for that.
+
+Continuations that wait for a person are requests of another kind: see ``parking``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from onward.core.bodies import Approval
+from onward.core.codec import body_of, encode, loads
+from onward.core.events import ONWARD, PERSON, Event
+from onward.core.records import Run
+from onward.engines.contract import Permission, Permitted
+from onward.errors import ApprovalNotFound, Conflict, InvalidTransition
+from onward.service import parking, running
+from onward.service.platform import Platform
+from onward.store.contract import Append, Batch, HeadIs
+
+LOOK_SECONDS: Final = 0.1
+LONGEST_WAIT: Final = 24 * 3600.0
+ATTEMPTS: Final = 20
+UNHEARD: Final = "Nobody answered within {seconds:g} seconds."
+
+
+class Requested(msgspec.Struct, frozen=True, kw_only=True):
+    """A permission that was asked for."""
+
+    id: str
+    """The event of the request."""
+    session: str
+    run: str
+    at: int
+    subject: str
+    tool: str = ""
+    input: Any = None
+    beyond: str | None = None
+    """The policy that the run went beyond; None for a question of its engine."""
+    state: str = "requested"
+    """``requested``, ``granted`` or ``denied``; ``lapsed`` when its run ended before anybody answered."""
+    note: str | None = None
+    retried: str | None = None
+    """The run that the grant of a policy request began."""
+
+
+def request(asked: Permission) -> Approval:
+    """Return the body of a request."""
+    said = {"permission": {"tool": asked.tool, "input": asked.input, "edits": asked.edits}}
+    return Approval(state="requested", subject=asked.subject, call=asked.call, request=said)
+
+
+def requested(platform: Platform, approval: str) -> Requested:
+    """Return a request with what became of it. Raises ApprovalNotFound for anything else."""
+    event, body = _request_of(platform, approval)
+    return _shown(platform, event, body)
+
+
+def permissions(platform: Platform, session_id: str, *, answered: bool = False) -> list[Requested]:
+    """Return the permissions of a session that wait for an answer, oldest first; with ``answered``, all of them."""
+    platform.session(session_id)
+    found, after = [], 0
+    while True:
+        page = platform.store.events(session_id, after=after, limit=200, kinds=("approval",))
+        for event in page:
+            body = body_of(event)
+            if isinstance(body, Approval) and _about(body) is not None:
+                found.append(_shown(platform, event, body))
+        if len(page) < 200:
+            break
+        after = page[-1].seq
+    return [one for one in found if answered or one.state == "requested"]
+
+
+def answer(
+    platform: Platform, approval: str, granted: bool, *, note: str = "", by_person: bool = True
+) -> Requested:
+    """Grant or deny a permission. The first answer holds; giving the same one again changes nothing.
+
+    Raises ApprovalNotFound, and InvalidTransition for one that was answered otherwise or whose run has ended.
+    """
+    wanted = "granted" if granted else "denied"
+    for _ in range(ATTEMPTS):
+        event, body = _request_of(platform, approval)
+        head = platform.session(event.session_id).head_seq
+        now = _shown(platform, event, body)
+        if now.state != "requested":
+            if now.state == wanted:
+                return now
+            raise InvalidTransition(
+                f"Request {approval} is {now.state}; it cannot become {wanted}.", found=now.state
+            )
+        said = Approval(
+            state="granted" if granted else "denied",
+            subject=body.subject,
+            call=body.call,
+            note=note or None,
+            answers=approval,
+        )
+        new = platform.event(
+            "approval",
+            said,
+            "user" if by_person else "system",
+            run_id=event.run_id,
+            source=PERSON if by_person else ONWARD,
+        )
+        append = Append(session_id=event.session_id, events=(new,))
+        try:
+            if granted and now.beyond is not None:
+                again = running.retry(platform, now.run, options=_lenient(platform, now.run), beside=(new,))
+                return msgspec.structs.replace(_shown(platform, event, body), retried=again.id)
+            platform.store.commit(Batch(guards=(HeadIs(event.session_id, head),), appends=(append,)))
+        except Conflict as conflict:
+            if not conflict.retryable:
+                raise
+            continue
+        return _shown(platform, event, body)
+    raise Conflict(what=f"request {approval}")
+
+
+def wait_for_answer(
+    platform: Platform,
+    run: Run,
+    approval: str,
+    *,
+    seconds: float,
+    pause: Callable[[float], bool] | None = None,
+    lapses: bool = True,
+) -> Permitted | None:
+    """Return the answer to a run's request as soon as there is one; when there is none in time, the answer is no.
+
+    With ``lapses`` false, None says that there is none yet. So does it when ``pause``, which waits so many seconds, says
+    True: nobody needs the answer any more. Asking again for a request that was answered gives the same answer.
+    """
+    pause = pause or threading.Event().wait
+    until = time.monotonic() + min(seconds, LONGEST_WAIT)
+    while True:
+        found = requested(platform, approval)
+        if found.run != run.id:
+            raise ApprovalNotFound(approval=approval)
+        if found.state != "requested":
+            return Permitted(granted=found.state == "granted", note=found.note or "")
+        left = until - time.monotonic()
+        if left <= 0:
+            break
+        if pause(min(LOOK_SECONDS, left)):
+            return None
+    if not lapses:
+        return None
+    with contextlib.suppress(
+        InvalidTransition
+    ):  # answered, or ended, in the last moment: what holds is read below
+        answer(platform, approval, False, note=UNHEARD.format(seconds=seconds), by_person=False)
+    found = requested(platform, approval)
+    return Permitted(granted=found.state == "granted", note=found.note or "")
+
+
+def _lenient(platform: Platform, run_id: str) -> bytes:
+    """Return the options of another attempt in which the run's policies only warn."""
+    options = loads(running.get(platform, run_id).options)
+    policies = [{**policy, "action": "warn"} for policy in options.get("policies", ())]
+    return encode({**options, "policies": policies})
+
+
+def _about(body: Approval) -> tuple[str, dict[str, Any]] | None:
+    """Return what a request is about, ``permission`` or ``policy``, with its facts; None for any other event."""
+    said = body.request
+    if body.state != "requested" or not isinstance(said, dict):
+        return None
+    for kind in ("permission", "policy"):
+        if isinstance(found := said.get(kind), dict):
+            return kind, found
+    return None
+
+
+def _request_of(platform: Platform, approval: str) -> tuple[Event, Approval]:
+    event = platform.store.event(approval)
+    if event is not None and event.run_id is not None and platform.may_read(event.session_id):
+        body = body_of(event)
+        if isinstance(body, Approval) and _about(body) is not None:
+            return event, body
+    raise ApprovalNotFound(approval=approval)
+
+
+def _shown(platform: Platform, event: Event, body: Approval) -> Requested:
+    kind, said = _about(body) or ("", {})
+    given = parking.answer_of(platform, event)
+    run = platform.store.run(event.run_id or "")
+    # A question of an engine is over with its run; what a run went beyond can be granted at any time after it.
+    lapsed = given is None and kind == "permission" and (run is None or run.state != "running")
+    return Requested(
+        id=event.id,
+        session=event.session_id,
+        run=event.run_id or "",
+        at=event.at,
+        subject=body.subject,
+        tool=str(said.get("tool") or ""),
+        input=said.get("input"),
+        beyond=str(said.get("name") or "") if kind == "policy" else None,
+        state=given.state if given is not None else "lapsed" if lapsed else "requested",
+        note=given.note if given is not None else None,
+    )
