@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.core.bodies import Command, Outcome, Terminal
+import onward
+from onward.core.bodies import Command, Message, Outcome, Terminal
+from onward.core.codec import body_of
 from onward.engines.command import CommandEngine, Printed
 from onward.engines.contract import (
     Finished,
@@ -319,3 +321,34 @@ def test_however_output_is_cut_into_pieces_its_text_is_the_same(
     printed.end()
     assert printed.text == whole[:limit].decode("utf-8", "ignore" if len(whole) > limit else "replace")
     assert bool(printed.left_out()) == (len(whole) > limit)
+
+
+def test_what_was_printed_before_the_ceiling_is_in_the_log_as_interrupted() -> None:
+    engine = CommandEngine(
+        command=python("import time; print('so far', flush=True); time.sleep(60)"), timeout=1.0
+    )
+    with onward.open("memory://") as log:
+        session = log.start("A question")
+        result = log.run(session.id, "Hello.", engine=engine)
+        assert result.state == "failed"
+        assert "1 s" in result.reason
+        answers = [
+            body_of(event)
+            for event in log.read(session.id).events
+            if event.kind == "message" and event.actor == "agent"
+        ]
+    (message,) = answers
+    assert isinstance(message, Message)
+    assert (message.text.strip(), message.interrupted) == ("so far", True)
+
+
+@pytest.mark.requirement("O2")
+def test_a_second_turn_is_told_the_first_in_front_of_its_input() -> None:
+    engine = CommandEngine(command=python("import os, sys; os.write(1, sys.stdin.read().encode())"))
+    with onward.open("memory://") as log:
+        session = log.start("A question")
+        log.run(session.id, "The word is heron.", engine=engine)
+        result = log.run(session.id, "Which word?", engine=engine)
+    assert result.opening == "seeded"
+    assert result.reply.index("heron") < result.reply.rindex("Which word?")
+    assert result.reply.endswith("Which word?")

@@ -6,13 +6,16 @@ import asyncio
 import json
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.engines.real.cli_homes import MODEL, Home, pi_home
+from tests.service.conversations import COMMAND
 
+import onward
 from onward.engines.contract import (
     Finished,
     NativeSession,
@@ -31,7 +34,7 @@ from onward.engines.contract import (
 )
 from onward.engines.pi import PiEngine
 from onward.testing.engine_contract import Case, EngineContract, collect, run_turn
-from onward.testing.stub_models import StubModels
+from onward.testing.stub_models import Reply, Request, StubModels
 
 BRIEF = "<onward_brief>The release is planned for 14 March.</onward_brief>"
 
@@ -328,6 +331,39 @@ def test_a_tool_that_continues_elsewhere_ends_the_turn(home: Home, stub: StubMod
     assert [type(one) for one in signals[-3:]] == [ToolCalled, ToolAnswered, Finished]
     assert end(signals).status == "continued"
     assert not said(signals)
+
+
+@pytest.mark.requirement("C2", "O2")
+def test_an_agent_continues_and_its_successor_opens_with_the_projection(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    asked = "Please write the notes."
+
+    def answer(request: Request) -> Reply:
+        told = json.dumps(request.body["messages"])
+        if "<session_continuation>" in told:
+            return Reply(text="Answered elsewhere.")
+        if '"role": "tool"' in told:
+            return Reply(text="must not be said", gate=threading.Event())
+        return Reply(calls=(("mcp__onward__continue_session", COMMAND),))
+
+    with StubModels(answer) as stub, onward.open("memory://") as log:
+        home = pi_home(tmp_path, stub)
+        engine = engine_of(home)
+        session = log.start("Notes", workspace=str(home.workdir))
+        result = log.run(session.id, asked, engine=engine)
+        assert (result.state, result.reply) == ("completed", "Answered elsewhere.")
+        assert result.session != session.id
+        assert result.opening == "seeded"
+        # The stub saw the successor's only request: the projection before the message, in one.
+        last = [one for one in stub.requests[-1].body["messages"] if one["role"] == "user"]
+        assert len(last) == 1
+        text = json.dumps(last[0])
+        assert text.index("<session_continuation>") < text.rindex(asked)
+        own, other = log.read(session.id), log.read(result.session)
+        assert not [one for one in own.events if "must not be said" in str(one.body)]
+        assert other.events
 
 
 @pytest.mark.parametrize(
