@@ -267,6 +267,14 @@ class Bridge:
         return self._now.ended
 
     @property
+    def ending(self) -> bool:
+        """No call begins any more: a tool has ended the turn and its answer is on its way, or it raised, or ``rest`` began.
+
+        What the engine says from here on is not part of the turn.
+        """
+        return self._now.over()
+
+    @property
     def failed(self) -> asyncio.Future[BaseException]:
         """Done when a tool raised; the result is what it raised."""
         return self._now.failed

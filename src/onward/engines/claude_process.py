@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final
 
 import msgspec
 
@@ -50,8 +50,6 @@ NOBODY: Final = "Nobody can be asked here, and the permission mode does not allo
 _ABOUT: Final = ("command", "file_path", "notebook_path", "url", "query", "plan", "description", "prompt")
 """Fields of a tool's input that say best what it is about to do, the best first."""
 _SUBJECT_CHARACTERS: Final = 200
-
-_T = TypeVar("_T")
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +113,7 @@ class ClaudeProcess:
         id = await self._request({"subtype": "initialize"})
         result: dict[str, Any] | None = None
         try:
-            async with asyncio.timeout(GREETING_SECONDS), aclosing(self._lines()) as lines:
+            async with asyncio.timeout(GREETING_SECONDS), aclosing(self.child.lines()) as lines:
                 async for line in lines:
                     heard = _scan(line)
                     if heard.get("type") == "control_response" and _id(heard) == id:
@@ -148,7 +146,7 @@ class ClaudeProcess:
         self.bridge.renew(turn, numbers=numbers)
         try:
             id = await self._request({"subtype": "interrupt"})
-            async with asyncio.timeout(STOP_SECONDS), aclosing(self._lines()) as lines:
+            async with asyncio.timeout(STOP_SECONDS), aclosing(self.child.lines()) as lines:
                 async for line in lines:
                     record = _scan(line)
                     if record.get("type") == "control_response" and _id(record) == id:
@@ -176,11 +174,13 @@ class ClaudeProcess:
             self.end = await self._crashed(said)
             return
         try:
-            async with aclosing(_generator(self.bridge.along(self._heard(said, turn, deadline)))) as along:
+            async with aclosing(self.bridge.along(self._heard(said, turn, deadline))) as along:
                 async for item in along:
                     if isinstance(item, ToolCalled | ToolAnswered):
                         yield item
                         continue
+                    if self.bridge.ending:
+                        continue  # nothing is told after the answer of the tool that ended the turn
                     if not said.begun:
                         held.extend(item.signals)
                     else:
@@ -212,7 +212,7 @@ class ClaudeProcess:
         found: list[Signal] = []
         await self.child.close_stdin()
         with contextlib.suppress(TimeoutError, EngineError):
-            async with asyncio.timeout(LAST_ROWS_SECONDS), aclosing(self._lines()) as lines:
+            async with asyncio.timeout(LAST_ROWS_SECONDS), aclosing(self.child.lines()) as lines:
                 async for line in lines:
                     found.extend(said.hear(line).signals)
         return tuple(found)
@@ -229,7 +229,7 @@ class ClaudeProcess:
         with contextlib.suppress(TimeoutError, EngineError):
             async with asyncio.timeout(STOP_SECONDS):
                 await self._request({"subtype": "interrupt"})
-                async with aclosing(self._lines()) as lines:
+                async with aclosing(self.child.lines()) as lines:
                     async for line in lines:
                         if said.hear(line).end is not None:
                             return True
@@ -243,15 +243,12 @@ class ClaudeProcess:
 
     # The lines
 
-    def _lines(self) -> AsyncGenerator[bytes]:
-        return _generator(self.child.lines())
-
     async def _heard(self, said: ClaudeTurn, turn: Turn, deadline: float | None) -> AsyncIterator[Heard]:
         early, self._early = self._early, []
         for before in early:
             yield said.hear(before)
         loop = asyncio.get_running_loop()
-        async with aclosing(self._lines()) as lines:
+        async with aclosing(self.child.lines()) as lines:
             while True:
                 following = asyncio.ensure_future(_next(lines))
                 try:
@@ -384,11 +381,6 @@ def _id(record: dict[str, Any]) -> Any:
 
 async def _next(lines: AsyncIterator[bytes]) -> bytes | None:
     return await anext(lines, None)
-
-
-def _generator(stream: AsyncIterator[_T]) -> AsyncGenerator[_T]:
-    """Return a stream as what it is: one that can be closed."""
-    return cast("AsyncGenerator[_T]", stream)
 
 
 def listed(flag: str, values: Sequence[str]) -> list[str]:
