@@ -10,7 +10,7 @@ from tests.service.conversations import COMMAND, World, bodies
 from tests.service.guests import ONE_SHOT, RESTORING, TEXT, Dead, Guest
 
 from onward.core.ages import MICROSECONDS
-from onward.core.bodies import BriefContext, OpeningFacts, SessionChange
+from onward.core.bodies import BriefContext, Notice, OpeningFacts, Relay, SessionChange
 from onward.engines.contract import Capabilities, NativeFile
 from onward.engines.script import Begin, Fail, Say, ScriptEngine, Stop
 from onward.runner.desk import LocalDesk
@@ -365,6 +365,30 @@ def test_a_successors_brief_is_its_projection_word_for_word_and_then_what_came_a
     # The projection stands in the log once; what was added to it is kept beside the opening.
     [kept] = bodies(world.events(made.successor), BriefContext)
     assert (kept.scope, kept.text) == ("projection", after.strip())
+
+
+@pytest.mark.requirement("O2")
+def test_what_came_in_between_turns_reaches_an_engine_that_goes_on_in_its_own_memory(world: World) -> None:
+    session = world.log.start(engine="script")
+    guest = Guest()
+    world.log.run(session.id, "One.", engine=guest.engine)
+    child = world.log.start(engine="script", parent=session.id)
+    world.tell(
+        session.id,
+        world.platform.event("context", Relay(sender=child.id, text="The child found it."), "agent"),
+        world.platform.event(
+            "context", Notice(summary="Nearly full.", text="The window is nearly full."), "system"
+        ),
+    )
+    withdrawn = world.log.submit(session.id, "Never mind.", engine="script")
+    world.log.cancel(withdrawn.id)
+    assert world.log.run(session.id, "Two.", engine=guest.engine).opening == "resumed"
+    prompt = told(guest)
+    assert prompt.endswith("\n\nTwo.")
+    places = [prompt.index(t) for t in ("The child found it.", "nearly full", "Never mind.", "Two.")]
+    assert places == sorted(places)
+    world.log.run(session.id, "Three.", engine=guest.engine)
+    assert told(guest) == "Three."
 
 
 def test_a_fork_has_no_memory_of_its_own_and_is_briefed_from_what_it_shares(world: World) -> None:

@@ -433,8 +433,8 @@ _ALL: Final = (
         "upkeep:erase",
         "Erase what one event says, for good.",
         "The digest stays, so the chain still verifies; the text leaves the log and the search index, and the erasure is "
-        "itself an event. This cannot be undone. What was quoted elsewhere before stays there: in projections and "
-        "references, which are events of their own, and in the handoffs of manifests."
+        "itself an event. This cannot be undone. What was quoted elsewhere before stays there: in projections, "
+        "briefs and references, which are events of their own, and in the handoffs of manifests."
         "\n\nJSON: {session, seq, event, erasure}.",
         usage="SES:SEQ --yes",
         arguments=(Argument("SES:SEQ", "The event to erase."),),
@@ -445,6 +445,15 @@ _ALL: Final = (
         examples=("onward erase @last:14 --yes --reason 'a leaked key'",),
     ),
     *SERVING,
+    Command(
+        "mcp",
+        "starting:mcp",
+        "Offer Onward's tools to an agent, by the Model Context Protocol.",
+        "For an agent that you run yourself: it starts this program and speaks to it over standard input and output. It can "
+        "then search and read what was said before, and hand over to a fresh session. Claude Code tells it which "
+        "conversation it is in; for others set ONWARD_SESSION, or let the agent name the session.",
+        examples=("claude mcp add onward -- onward mcp", "codex mcp add onward -- onward mcp"),
+    ),
     Command(
         "doctor",
         "doctor:doctor",

@@ -17,6 +17,7 @@ from onward.core.opening import parse_window
 from onward.core.pressure import ACT, LOOK, notice
 from onward.core.records import Run, Session
 from onward.core.wording import document
+from onward.core.wording import tell as tell_opening
 from onward.engines.contract import Engine, Said, Signal, TextDelta, ToolAnswered, ToolCalled
 from onward.errors import EngineError, InvalidInput, LimitExceeded
 from onward.library import Onward
@@ -176,9 +177,11 @@ def tell(result: RunResult, asked_in: str) -> None:
     used = ""
     if result.usage is not None and result.usage.output_tokens is not None:
         used = f" · {result.usage.input_tokens or 0} tokens in, {result.usage.output_tokens} out"
-    screen.note(f"{result.session} · {result.run} {result.state}{used}")
-    if result.opening_told:
-        screen.note(result.opening_told)
+    known = tell_opening(result.opening_facts) if result.opening_facts else None
+    went_on = f" · {result.opening}" if known and known.tone == "quiet" else ""
+    screen.note(f"{result.session} · {result.run} {result.state}{went_on}{used}")
+    if known and known.tone == "warning":
+        screen.note(known.text)
     if result.approval is not None:
         screen.note(result.reason)
     if result.pressure is not None and result.pressure.share >= LOOK:
