@@ -27,7 +27,7 @@ from typing import Any, Final
 import msgspec
 
 from onward.engines.acp_agents import PLAIN, AcpAgent
-from onward.engines.acp_conversation import Answered, Conversation, Over
+from onward.engines.acp_conversation import OTHER_CONVERSATION, Answered, Conversation, Over
 from onward.engines.acp_permissions import Answer, by_rule
 from onward.engines.acp_stream import AcpStream, Asked
 from onward.engines.acp_words import chosen, failure
@@ -158,7 +158,7 @@ class AcpEngine:
             except EngineError as fault:
                 raise _Refused(Finished(status="failed", reason=fault.message, code="crashed")) from None
             yield started
-            talk.prompt(_in_front(turn, new=not started.resumed))
+            await talk.prompt(_in_front(turn, new=not started.resumed))
             stream = AcpStream(
                 next_call=numbers.next,
                 agent=talk.agent,
@@ -408,6 +408,8 @@ class AcpEngine:
         try:
             await talk.resume(native_id)
         except PeerError as error:
+            if error.code == OTHER_CONVERSATION:
+                return "The agent opened another conversation than the one that it was asked for."
             # Its own words may tell another story than ours, so they are not quoted.
             return f"The agent does not know its own conversation any more (it answered with error {error.code})."
         return ""

@@ -23,8 +23,9 @@ import msgspec
 
 from onward import __version__
 from onward.engines.acp_agents import AcpAgent, recognised
+from onward.engines.acp_words import error_of
 from onward.engines.bridge import Bridge
-from onward.engines.jsonrpc import METHOD_NOT_FOUND, Incoming, Notification, Peer, PeerError, Request
+from onward.engines.jsonrpc import METHOD_NOT_FOUND, Notification, Peer, PeerError, Request, Stray
 from onward.engines.leases import native_lease
 from onward.engines.processes import Child
 from onward.errors import EngineError
@@ -36,6 +37,10 @@ ECHO: Final = "_onward/echo"
 """A method that nobody has (names with an underscore are left to extensions): its refusal is a sign of life."""
 ECHO_SECONDS: Final = 2.0
 MOST_ECHOES: Final = 2_000
+PROMPT_IDS: Final = 1_000_000
+"""The ids of prompts begin here, far from those of other requests."""
+OTHER_CONVERSATION: Final = 0
+"""Our own code for an agent that answers a request to resume with another conversation: that is a refusal too."""
 ENDING_SECONDS: Final = 1.0
 """How long the end of the output may come after a prompt has failed for it."""
 LIST_PAGES: Final = 20
@@ -91,7 +96,12 @@ class Conversation:
         self.loop = asyncio.get_running_loop()
         self._peer = Peer(child)
         self._pump = asyncio.ensure_future(self._pour())
-        self._prompt: asyncio.Task[None] | None = None
+        self._prompts = 0
+        self._unanswered: int | None = None
+        """The id of the prompt that has no answer yet."""
+        self._quiet = asyncio.Event()
+        """No prompt waits for its answer, or there will be none."""
+        self._quiet.set()
         self._can: dict[str, Any] = {}
         self._methods: tuple[str, ...] = ()
         self._held = contextlib.ExitStack()
@@ -195,7 +205,7 @@ class Conversation:
             result = await self._ask(method, given)
             answered = result.get("sessionId", native_id) if isinstance(result, dict) else native_id
             if answered != native_id:
-                raise EngineError(engine=self.agent.name, why=f"asked for {native_id}, it opened {answered}")
+                raise PeerError(OTHER_CONVERSATION, f"asked for {native_id}, it opened {answered}")
             self._throw_away("replayed history")
             if method == "session/load":
                 await self._until_quiet()
@@ -248,58 +258,49 @@ class Conversation:
         given = {"sessionId": self.native_id, "configId": option, "value": value}
         await self._ask("session/set_config_option", given)
 
-    def prompt(self, text: str) -> None:
-        """Send a prompt; its answer comes into the inbox, behind everything that the agent said before it."""
+    async def prompt(self, text: str) -> None:
+        """Send a prompt; its answer comes into the inbox, in its place among what the agent says."""
         self._throw_away("said between turns")
-        given = {"sessionId": self.native_id, "prompt": [{"type": "text", "text": text}]}
-        self._prompt = asyncio.ensure_future(self._prompted(given))
-
-    async def _prompted(self, given: dict[str, Any]) -> None:
-        # What the agent wrote before this answer is in the inbox already: the reader hands over messages and answers in
-        # the order of their lines, the pump was woken first, and it never waits while there is something to pour.
+        self._prompts += 1
+        self._unanswered = PROMPT_IDS + self._prompts
+        self._quiet.clear()
+        content = [{"type": "text", "text": text}]
+        # Not as a request that is waited for: where its answer stands among the updates is what separates this turn
+        # from what comes too late.
+        request = {
+            "jsonrpc": "2.0",
+            "id": self._unanswered,
+            "method": "session/prompt",
+            "params": {"sessionId": self.native_id, "prompt": content},
+        }
         try:
-            result = await self._peer.request("session/prompt", given)
-        except PeerError as error:
-            self.inbox.put_nowait(Answered(error=error))
+            await self._peer.write(request)
         except EngineError as gone:
             # If it ended, the pump has its own word for that, with what was wrong if its output was.
             await asyncio.wait({self._pump}, timeout=ENDING_SECONDS)
             if not self._pump.done():
                 self.inbox.put_nowait(Over(why=gone.message))
-        else:
-            self.inbox.put_nowait(Answered(result=result))
-
-    @property
-    def busy(self) -> bool:
-        """Whether a prompt has not been answered yet."""
-        return self._prompt is not None and not self._prompt.done()
 
     async def cancel(self) -> bool:
-        """Tell the agent to stop, and wait a little until it has; return whether it did."""
-        if not self.busy:
-            return self.child.exit_code is None
-        assert self._prompt is not None
-        with contextlib.suppress(EngineError):
-            await self._peer.notify("session/cancel", {"sessionId": self.native_id})
-        waiting = asyncio.get_running_loop().time() + CANCEL_SECONDS
-        while not self._prompt.done():
-            # A question that is open now is answered as cancelled, or the agent would wait for it.
-            with contextlib.suppress(asyncio.QueueEmpty, EngineError):
-                while True:
-                    await self.decline(self.inbox.get_nowait())
-            left = waiting - asyncio.get_running_loop().time()
-            if left <= 0:
+        """Tell the agent to stop, and wait a little until it has; return whether it can take another prompt."""
+        if not self._quiet.is_set():
+            with contextlib.suppress(EngineError):
+                await self._peer.notify("session/cancel", {"sessionId": self.native_id})
+            declining = asyncio.ensure_future(self._decline_all())
+            try:
+                async with asyncio.timeout(CANCEL_SECONDS):
+                    await self._quiet.wait()
+            except TimeoutError:
                 return False
-            arrives = asyncio.ensure_future(self.inbox.get())
-            done, _ = await asyncio.wait(
-                {self._prompt, arrives}, timeout=left, return_when=asyncio.FIRST_COMPLETED
-            )
-            if arrives in done:
-                with contextlib.suppress(EngineError):
-                    await self.decline(arrives.result())
-            else:
-                arrives.cancel()
-        return self.child.exit_code is None
+            finally:
+                declining.cancel()
+        return self.child.exit_code is None and not self._pump.done()
+
+    async def _decline_all(self) -> None:
+        """Answer questions that are open as cancelled, or the agent would wait for somebody."""
+        with contextlib.suppress(EngineError):
+            while True:
+                await self.decline(await self.inbox.get())
 
     async def decline(self, item: Any) -> None:
         """Answer a request that nobody looks at any more. Raises EngineError if the agent does not listen."""
@@ -320,9 +321,7 @@ class Conversation:
         try:
             await self.child.stop()
         finally:
-            for task in (self._pump, self._prompt):
-                if task is not None:
-                    task.cancel()
+            self._pump.cancel()
             if self.bridge is not None:
                 bridge, self.bridge = self.bridge, None
                 await bridge.__aexit__(None, None, None)
@@ -367,12 +366,30 @@ class Conversation:
     async def _pour(self) -> None:
         why = ""
         try:
-            message: Incoming
             async for message in self._peer.incoming():
-                self.inbox.put_nowait(message)
+                answer = self._answer_in(message) if isinstance(message, Stray) else None
+                self.inbox.put_nowait(message if answer is None else answer)
         except EngineError as fault:
             why = fault.message
+        finally:
+            self._quiet.set()
         self.inbox.put_nowait(Over(why=why))
+
+    def _answer_in(self, stray: Stray) -> Answered | None:
+        """Return the answer to the prompt, if that is what a line is that answers no request."""
+        if self._unanswered is None:
+            return None
+        try:
+            message = msgspec.json.decode(stray.line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        if not isinstance(message, dict) or message.get("id") != self._unanswered:
+            return None
+        self._unanswered = None
+        self._quiet.set()
+        if message.get("error") is not None:
+            return Answered(error=error_of(message["error"]))
+        return Answered(result=message.get("result"))
 
 
 def offered(result: Any) -> Offered:

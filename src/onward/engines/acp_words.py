@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from onward.engines.contract import Finished
-from onward.engines.jsonrpc import PeerError
+from onward.engines.jsonrpc import INTERNAL_ERROR, PeerError
 
 SUBJECT: Final = 200
 """Characters of the line that says what a permission is about."""
@@ -101,6 +101,18 @@ def in_words(stop_reason: Any) -> tuple[Ending, str, str]:
                 f"The agent ended its turn for a reason unknown here: {stop_reason!r}.",
                 "protocol",
             )
+
+
+def error_of(error: Any) -> PeerError:
+    """Return the error of an answer; some agents send less than the protocol's object."""
+    if not isinstance(error, dict):
+        return PeerError(INTERNAL_ERROR, str(error))
+    code, message = error.get("code"), error.get("message")
+    return PeerError(
+        code if isinstance(code, int) else INTERNAL_ERROR,
+        message if isinstance(message, str) else "an error without a message",
+        error.get("data"),
+    )
 
 
 def failure(error: PeerError, *, did_nothing: bool) -> Finished:

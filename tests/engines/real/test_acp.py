@@ -208,7 +208,7 @@ def test_killed_in_the_middle_of_a_tool_it_keeps_what_was_told_and_leaves_nothin
             asyncio.get_running_loop().create_task(soon())
 
     async def soon() -> None:
-        while not any("sleep 61" in line for line in await asyncio.to_thread(left, agent)):
+        while not any("sleep 61" in line for line in await asyncio.to_thread(left, agent)):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         for process in psutil.process_iter():
             try:
