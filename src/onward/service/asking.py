@@ -18,9 +18,10 @@ from typing import Any, Final
 
 import msgspec
 
+from onward.core.fencing import fence
 from onward.engines.contract import Tool, ToolOutcome
 from onward.errors import ContinuationParked, InvalidInput
-from onward.service import continuing, parking
+from onward.service import briefing, continuing, parking, sessions
 from onward.service.offering import CONTINUE_SCHEMA, CONTINUE_TELLS, reading_tools, tool
 from onward.service.platform import Platform
 from onward.service.telling import Asking
@@ -34,6 +35,19 @@ STANDING_CONTINUE_SCHEMA: Final[dict[str, Any]] = {
     "properties": {
         "session": {"type": "string", "description": "The session to continue; this one if left out."},
         **CONTINUE_SCHEMA["properties"],
+    },
+}
+
+
+OPEN_TELLS: Final = (
+    "Begin where earlier work ended: names the conversation that goes on in this folder (or the session you name), and "
+    "tells what was said and done there, from the log. Call it first when a person refers to earlier work."
+)
+OPEN_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "session": {"type": "string", "description": "A session; the current one of the folder if left out."},
+        "folder": {"type": "string", "description": "The folder that the work is about; yours if left out."},
     },
 }
 
@@ -77,10 +91,40 @@ def standing_tools(platform: Platform, where: Here) -> tuple[Tool, ...]:
             f"which stays complete. Tell the person so, and that it answers with: onward run {made.successor}"
         )
 
+    def open_session(_call: str, given: dict[str, Any]) -> ToolOutcome:
+        return ToolOutcome(output=opened(platform, where, given.get("session"), given.get("folder")))
+
     return (
         tool("continue_session", CONTINUE_TELLS, STANDING_CONTINUE_SCHEMA, continue_session),
+        tool("open_session", OPEN_TELLS, OPEN_SCHEMA, open_session),
         *reading_tools(platform, asking, all_of_them=True),
     )
+
+
+def opened(platform: Platform, where: Here, session: str | None, folder: str | None) -> str:
+    """Return which conversation goes on in a folder, or the one that is named, and what was said and done there.
+
+    A continued one leads to where it goes on now. Raises SessionNotFound for a session that is not there.
+    """
+    if session:
+        found = sessions.latest(platform, str(session))
+    else:
+        place = str(folder or where.folder or "")
+        if not place:
+            raise InvalidInput(
+                what="the folder", why="none was named and your engine did not say where you are"
+            )
+        current = sessions.current(platform, place)
+        if current is None:
+            return f"No conversation goes on in {place} yet. list_sessions shows what there is elsewhere."
+        found = current
+    told = briefing.brief_for(platform, found.id, None, window=None, tools=True)
+    title = " ".join(found.title.split()) or "no title"
+    head = f"The conversation is {found.id}, {found.head_seq} events; read_events and search reach all of it."
+    named = fence(title, "title", session=found.id)
+    if told.fault:
+        return f"{head}\n{named}\nIts record could not be summed up: {told.fault}"
+    return "\n".join((head, named, told.text or "Nothing has been said in it yet."))
 
 
 def key_of(command: dict[str, Any]) -> str:

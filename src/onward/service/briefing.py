@@ -66,13 +66,15 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 def brief_for(
     platform: Platform,
     session_id: str,
-    asked: Event,
+    asked: Event | None,
     *,
     window: float | None,
     bounds: Bounds | None = None,
     tools: bool = False,
 ) -> Composed:
-    """Return the brief for a turn that answers ``asked``. Never raises for anything that is read or composed (O4).
+    """Return the brief for a turn that answers ``asked``, or with None of all that there is.
+
+    Never raises for anything that is read or composed (O4).
 
     ``window`` is in seconds and bounds how far back the timeline of a workspace is told. A conversation's own rows are told
     whatever their age, each with it: whoever goes on in it has chosen it.
@@ -86,7 +88,7 @@ def brief_for(
 def _brief(
     platform: Platform,
     session_id: str,
-    asked: Event,
+    asked: Event | None,
     window: float | None,
     bounds: Bounds | None,
     tools: bool,
@@ -139,7 +141,7 @@ def _about(session: Session) -> str:
 
 
 def _own(
-    platform: Platform, stretches: Sequence[Scope], asked: Event, projection: Event | None
+    platform: Platform, stretches: Sequence[Scope], asked: Event | None, projection: Event | None
 ) -> tuple[list[Row], bool]:
     """Return the newest rows of a conversation, oldest first, and whether there are more.
 
@@ -149,7 +151,7 @@ def _own(
     more = False
     for stretch in reversed(stretches):
         for event in _backwards(platform, stretch.session, stretch.to_seq):
-            if event.id == asked.id or (projection is not None and _carried(event)):
+            if (asked is not None and event.id == asked.id) or (projection is not None and _carried(event)):
                 continue
             row = row_of(event)
             if row is None:

@@ -359,13 +359,20 @@ def current(platform: Platform, workspace: str, *, machine: Machine | None = Non
     asked = SessionQuery(account_id=platform.account_id, workspace_id=place.id, include_children=False)
     page, _ = platform.store.sessions(asked)
     for found in page:
-        end, seen = found, {found.id}
-        while (ahead := continuations(platform, end.id)) and ahead[-1].to_session not in seen:
-            end = platform.session(ahead[-1].to_session)
-            seen.add(end.id)
+        end = latest(platform, found.id)
         if not end.archived:
             return end
     return None
+
+
+def latest(platform: Platform, session_id: str) -> Session:
+    """Return the session that a conversation goes on in now: the end of what it was continued in, newest first."""
+    end = platform.session(session_id)
+    seen = {end.id}
+    while (ahead := continuations(platform, end.id)) and ahead[-1].to_session not in seen:
+        end = platform.session(ahead[-1].to_session)
+        seen.add(end.id)
+    return end
 
 
 def continuations(platform: Platform, session_id: str) -> list[Link]:

@@ -10,7 +10,10 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Final
 
-_STARTS: Final = {"http": ("onward.surfaces.http.serving", "serve")}
+_STARTS: Final = {
+    "http": ("onward.surfaces.http.serving", "serve"),
+    "mcp": ("onward.surfaces.mcp", "serve"),
+}
 
 
 def start_of(name: str) -> Callable[..., Any]:
