@@ -117,6 +117,7 @@ class CodexEngine:
             memory=True,
             reads="text",
             tools=True,
+            acts=True,
             streaming=self._mode == "app-server",
             permissions=self._mode == "app-server",
         )
