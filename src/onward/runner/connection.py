@@ -22,7 +22,7 @@ from onward.runner import wire
 T = TypeVar("T")
 
 FIRST_PAUSE: Final = 0.05
-LONGEST_PAUSE: Final = 5.0
+LONGEST_PAUSE: Final = 2.0
 """Seconds between two attempts: doubled from the first to the longest."""
 ANSWER_SECONDS: Final = 30.0
 """An attempt that has no answer after so many seconds is given up, and made again."""
