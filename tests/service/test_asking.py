@@ -97,3 +97,35 @@ def test_a_file_that_cannot_be_read_is_told(world: World, tmp_path: Path) -> Non
     broken.write_bytes(b"\x00\x01 not a conversation\n")
     with pytest.raises(InvalidInput, match="conversation"):
         asking.this_session(world.platform, Here(engine="claude-code", native_id="x"), lambda _w: [broken])
+
+
+def test_opening_tells_which_conversation_goes_on_in_the_folder_and_what_was_said(
+    world: World, tmp_path: Path
+) -> None:
+    place = str(tmp_path)
+    session = world.log.start("Fix the parser", workspace=place).id
+    world.talk(session, 2)
+    world.say(session, "Go on.")
+    made = world.log.continue_session(session, COMMAND)
+    answer = ask(world, Here(folder=place), "open_session")
+    assert f"The conversation is {made.successor}," in answer.output
+    assert "Go on." in answer.output
+    named = ask(world, Here(), "open_session", session=session)
+    assert f"The conversation is {made.successor}," in named.output
+
+
+def test_opening_a_folder_where_nothing_was_said_says_so(world: World, tmp_path: Path) -> None:
+    answer = ask(world, Here(folder=str(tmp_path)), "open_session")
+    assert answer.status == "ok"
+    assert "No conversation goes on" in answer.output
+    assert ask(world, Here(), "open_session").status == "error"
+
+
+def test_opening_shows_nothing_of_another_account(world: World, tmp_path: Path) -> None:
+    session = world.log.start("Fix the parser", workspace=str(tmp_path)).id
+    world.talk(session)
+    other = {t.name: t for t in standing_tools(world.acting("acc_other").platform, Here())}
+    answer = asyncio.run(other["open_session"].call("call.1", {"session": session}))
+    assert (answer.status, "session_not_found" in answer.output) == ("error", True)
+    empty = asyncio.run(other["open_session"].call("call.2", {"folder": str(tmp_path)}))
+    assert "No conversation goes on" in empty.output

@@ -98,7 +98,7 @@ def _brief(
     stretches = sessions.scope(platform, session)
     begun = begun_with(platform, stretches)
     projection = begun if begun is not None and isinstance(body_of(begun), ProjectionContext) else None
-    rows, more = _own(platform, stretches, asked, projection)
+    rows, more = _own(platform, stretches, asked)
     if projection is not None:
         # What the projection holds is behind it; what follows in this conversation is after it.
         brief = compose_brief(rows, now=now, about=_about(session), bounds=bounds, more=more, tools=tools)
@@ -140,18 +140,17 @@ def _about(session: Session) -> str:
     return f"“{session.title}”" if session.title else "this work"
 
 
-def _own(
-    platform: Platform, stretches: Sequence[Scope], asked: Event | None, projection: Event | None
-) -> tuple[list[Row], bool]:
+def _own(platform: Platform, stretches: Sequence[Scope], asked: Event | None) -> tuple[list[Row], bool]:
     """Return the newest rows of a conversation, oldest first, and whether there are more.
 
-    Without the message that is asked now, and its copies: what a continuation carried over is in the projection.
+    Without the message that is asked now. The one that a continuation carried over is a row in every later turn: it stands
+    beside the projection, not in it.
     """
     out: list[Row] = []
     more = False
     for stretch in reversed(stretches):
         for event in _backwards(platform, stretch.session, stretch.to_seq):
-            if (asked is not None and event.id == asked.id) or (projection is not None and _carried(event)):
+            if asked is not None and event.id == asked.id:
                 continue
             row = row_of(event)
             if row is None:
