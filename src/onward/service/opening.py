@@ -22,7 +22,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from onward.core.bodies import BriefContext, OpeningFacts, SessionChange
+from onward.core.bodies import BriefContext, Message, Notice, OpeningFacts, Relay, SessionChange
 from onward.core.brief import CHARS, PREAMBLE, Bounds
 from onward.core.codec import body_of, loads
 from onward.core.events import Event
@@ -195,6 +195,8 @@ def prepare(platform: Platform, run: Run, engine: EngineFacts) -> Prepared:
     if as_text and brought is not None:
         # Nothing can be added to a history that is the engine's own, nor to a brief: both go as one message, in order.
         said, brought = f"{brought.content}\n\n{said}", None
+    if decision.native_id is not None:
+        said = "\n\n".join([*_missed(platform, run, context or asked), said])
     transcript = Transcript(session_id=run.session_id)
     facts = OpeningFacts(
         reason=decision.reason, engine=engine.name, branch=decision.branch, asked=decision.mode
@@ -274,19 +276,51 @@ def previous_turn(platform: Platform, run: Run) -> Previous | None:
 
     A run that ended before its engine began changed nothing that any engine holds, so it is passed over.
     """
+    found = _opening_before(platform, run)
+    if found is None:
+        return None
+    event, body = found
+    before = platform.store.run(event.run_id or "")
+    times = (event.at, before.started_at or 0, before.ended_at or 0) if before else (event.at,)
+    return Previous(
+        engine=body.engine or "", state=before.state if before else "completed", active_at=max(times) or None
+    )
+
+
+def _opening_before(platform: Platform, run: Run) -> tuple[Event, SessionChange] | None:
     about = platform.store.events(run.session_id, limit=LOOKED_AT, kinds=("session",), newest_first=True)
     for event in about:
         body = body_of(event)
         if event.run_id in (None, run.id) or not isinstance(body, SessionChange) or body.change != "opening":
             continue
-        before = platform.store.run(event.run_id or "")
-        times = (event.at, before.started_at or 0, before.ended_at or 0) if before else (event.at,)
-        return Previous(
-            engine=body.engine or "",
-            state=before.state if before else "completed",
-            active_at=max(times) or None,
-        )
+        return event, body
     return None
+
+
+def _missed(platform: Platform, run: Run, asked: Event) -> list[str]:
+    """Return what entered the log since the engine was last asked, and what it therefore cannot hold itself.
+
+    A child's report and a notice stand in the transcript of an engine that reads one; an engine that goes on in its own
+    memory is told of them with the next message. So it is of messages that were withdrawn before anybody answered.
+    """
+    before = _opening_before(platform, run)
+    if before is None:
+        return []
+    since = platform.store.events(
+        run.session_id,
+        after=before[0].seq,
+        upto=asked.seq - 1,
+        limit=LOOKED_AT,
+        kinds=("context", "message"),
+        newest_first=True,
+    )
+    new = [event for event in reversed(since) if _is_news(event)]
+    return [m.content for event in new for m in from_events([event], run.session_id).messages]
+
+
+def _is_news(event: Event) -> bool:
+    body = body_of(event)
+    return isinstance(body, Relay | Notice) or (isinstance(body, Message) and body.role == "user")
 
 
 def _composed(
@@ -406,7 +440,9 @@ def history(
     """
     session = platform.session(session_id)
     stretches = sessions.scope(platform, session)
-    begun = briefing.begun_with(platform, stretches)  # it may stand behind the message that is answered once more
+    begun = briefing.begun_with(
+        platform, stretches
+    )  # it may stand behind the message that is answered once more
     own = msgspec.structs.replace(stretches[-1], to_seq=before.seq - 1)
     stretches = (*stretches[:-1], own) if before.session_id == session_id else stretches
     events = sessions.newest(platform, stretches, options.limit)
