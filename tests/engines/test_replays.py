@@ -22,6 +22,7 @@ from onward.engines.claude_stream import ClaudeTurn
 from onward.engines.codex_exec import ExecStream
 from onward.engines.codex_stream import AppServerStream
 from onward.engines.contract import Finished, Signal
+from onward.engines.pi_stream import PiStream
 
 RUN = "run_replayed"
 Read = Callable[[bytes], Iterable[Signal]]
@@ -85,13 +86,31 @@ def acp(recorded: bytes) -> Iterator[Signal]:
             stream = None
 
 
+def pi(recorded: bytes) -> Iterator[Signal]:
+    """One translator a turn, which begins where pi says so: not every recording has our side too."""
+    numbers = Numbers(RUN)
+    stream = PiStream(next_call=numbers.next)
+    for ours, line in _exchange(recorded):
+        if ours:
+            continue
+        if stream.finished is not None and _of(line).get("type") == "agent_start":
+            stream = PiStream(next_call=numbers.next)
+        ended = stream.finished is not None
+        yield from stream.take(line)
+        if stream.finished is not None and not ended:
+            yield stream.finished
+
+
 TRANSLATORS: dict[str, Read] = {
     "claude-code/stream/*.jsonl": claude,
     "codex/stream/*.jsonl": codex_exec,
     "codex/app-server-transcript.jsonl": codex_app_server,
     "acp/*.jsonl": acp,
+    "pi/stream/*.jsonl": pi,
 }
 """Where recordings lie in the folder of samples, and what reads them."""
+BY_PROTOCOL = frozenset({"opencode", "gemini", "qwen"})
+"""Engines whose one-shot output nothing here reads: they are driven by the Agent Client Protocol (``acp/``)."""
 
 
 def _of(line: bytes) -> dict[str, Any]:
@@ -103,7 +122,7 @@ def _of(line: bytes) -> dict[str, Any]:
 
 
 def _exchange(recorded: bytes) -> Iterator[tuple[bool, bytes]]:
-    """Each line of an exchange: whether we sent it, and the message."""
+    """Each line of an exchange: whether we sent it, and the message. Without marks all of it came to us."""
     for line in recorded.splitlines():
         yield line.startswith(b">"), line.lstrip(b"<> ")
 
@@ -141,6 +160,12 @@ def test_a_recorded_stream_gives_the_same_signals_twice(file: Path | None, read:
 @pytest.mark.parametrize("pattern", TRANSLATORS)
 def test_there_are_recordings_for_every_translator(pattern: str) -> None:
     assert any(file.stat().st_size for file in needs.need("samples").glob(pattern))
+
+
+def test_no_folder_of_streams_is_left_unread() -> None:
+    folders = {folder.parent.name for folder in needs.need("samples").glob("*/stream")}
+    read = {pattern.partition("/")[0] for pattern in TRANSLATORS if "/stream/" in pattern}
+    assert folders == read | BY_PROTOCOL
 
 
 @EACH
