@@ -61,15 +61,13 @@ def run(names: Sequence[str], *, json: bool, quick: bool, quality: bool = False)
     """Measure the goals with these numbers, or all of them, and print the figures.
 
     Return 0 when every figure meets its target and 1 otherwise. ``ranking`` alone measures what a search finds instead of
-    how fast it is; ``quality``, with no name, how well a small model goes on from a projection. Raises InvalidInput for a
-    name that is no goal.
+    how fast it is; with ``quality`` it is how well a small model goes on from a projection (``contexts``) or takes over from
+    another engine (``waking``). Raises InvalidInput for a name that is none.
     """
     if quality:
         from onward.bench import quality as answering
 
-        if names:
-            raise InvalidInput(what=f"a name ({names[0]}) beside --quality", why="it is measured as a whole")
-        return answering.run(json=json, quick=quick)
+        return answering.run(names, json=json, quick=quick)
     if list(names) == ["ranking"]:
         from onward.bench import ranking
 

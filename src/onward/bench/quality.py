@@ -2,7 +2,8 @@
 
 Every question of every scene is put to the same model with the same instruction under each condition of
 ``quality_contexts``. What is reported beside the accuracy is what tells selection and the model's own ability apart: how
-often the statement that answers was in the context at all.
+often the statement that answers was in the context at all. ``waking`` asks the same questions of an engine that takes over
+from another one.
 
 It has no target and no verdict: it exits with 0 whatever the figures are. It is deliberately no benchmark of models, and a
 figure of it is worth something only beside the other conditions of the same run.
@@ -34,7 +35,7 @@ from onward.bench.quality_scoring import mentions, right, states
 from onward.bench.quality_talk import opened
 from onward.core.budget import MESSAGE_OVERHEAD, Counter
 from onward.engines.contract import Engine
-from onward.errors import EngineError, EngineUnavailable
+from onward.errors import EngineError, EngineUnavailable, InvalidInput
 from onward.service.counting import counter_by_name
 
 BUDGET: Final = 1000
@@ -47,6 +48,9 @@ SUMMARY_TOKENS: Final = 200
 """Tokens that the model may write for one summary. A model of this size repeats itself long before, and fills any limit."""
 BUDGETS: Final = (1000, 1500, 2000, 3000)
 """Tokens for which it is counted, without a model, how often what answers would be in the context."""
+
+PARTS: Final = ("contexts", "waking")
+"""What can be measured by name: the contexts that are compared here, and ``waking``."""
 
 MOST_EVENTS: Final = 10_000
 """More than any scene has."""
@@ -140,14 +144,31 @@ def local_models() -> Models:
     return Models(answering=answering, summarising=LocalEngine(max_tokens=SUMMARY_TOKENS))
 
 
-def run(*, json: bool, quick: bool) -> int:
-    """Measure with the local model and print the table, or one JSON document. Progress goes to standard error."""
+def run(names: Sequence[str] = (), *, json: bool, quick: bool) -> int:
+    """Measure with the local model and print the tables, or one JSON document. Progress goes to standard error.
+
+    ``names`` are of ``PARTS``; all of them without one. Raises InvalidInput for another name.
+    """
+    if unknown := [name for name in names if name not in PARTS]:
+        raise InvalidInput(
+            what=f"the name {unknown[0]!r} beside --quality", why=f"there are {', '.join(PARTS)}"
+        )
+    from onward.bench import waking
+
     models = local_models()
-    report = evaluate(models, SCENES[:1] if quick else SCENES, progress=_told)
+    scenes = SCENES[:1] if quick else SCENES
+    found: dict[str, Report | waking.Waking] = {}
+    tables: list[str] = []
+    if not names or "contexts" in names:
+        found["quality"] = report = evaluate(models, scenes, progress=_told)
+        tables.append(table(report))
+    if not names or "waking" in names:
+        found["waking"] = woken = waking.evaluate(models.answering, scenes, progress=_told)
+        tables.append(waking.table(woken))
     if json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode({"quality": report})).decode() + "\n")
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
     else:
-        sys.stdout.write(table(report))
+        sys.stdout.write("\n".join(tables))
     return 0
 
 

@@ -15,6 +15,25 @@ from onward.bench.quality_scenes import Fact
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|\n+")
+_DECLINES: Final = re.compile(
+    r"\b(?:not|never|isn't|aren't|wasn't) (?:\w+ )?"
+    r"(?:mentioned|stated|specified|provided|given|known|clear|included|listed|in the)\b"
+    r"|\b(?:do|does|did|have|has|can|could)(?: not|n't) (?:\w+ )?"
+    r"(?:know|have|see|find|recall|remember|mention|specify|say|tell)\b"
+    r"|\bno (?:\w+ )?(?:information|mention|record|notes?|context|details?)\b"
+    r"|\b(?:unknown|unclear|unable to|cannot|can't|sorry)\b",
+    re.IGNORECASE,
+)
+_REMEMBERS: Final = re.compile(
+    r"\bI (?:still |do |well |can )*(?:remember|recall)\b|\b(?:as|like|what) (?:I|we) (?:said|discussed|mentioned|agreed)\b"
+    r"|\b(?:you|we|I) (?:told|said|mentioned|discussed|talked|spoke|agreed)\b[^.]*\b(?:earlier|before|last time)\b"
+    r"|\bwe (?:discussed|talked|spoke)\b|\byou (?:told|asked) me\b"
+    r"|\b(?:our|my) (?:previous|last|earlier) (?:conversation|session|chat|discussion)\b|\blast time\b",
+    re.IGNORECASE,
+)
+_PRETENDS: Final = re.compile(
+    r"\bI(?: have|'ve)? (?:just )?(?:used the tool|ran|run|called|executed)\b", re.IGNORECASE
+)
 
 
 def right(reply: str, fact: Fact) -> bool:
@@ -30,6 +49,21 @@ def states(context: str, fact: Fact) -> bool:
 def mentions(context: str, fact: Fact) -> bool:
     """Whether a context holds the value at all, in whatever words: what can be asked of a summary."""
     return _any(context, fact.answers)
+
+
+def declines(reply: str) -> bool:
+    """Whether a reply says that it cannot tell, or says nothing."""
+    return not reply.strip() or _DECLINES.search(reply) is not None
+
+
+def remembers(reply: str) -> bool:
+    """Whether a reply claims a memory of the conversation, which only who was part of it can have."""
+    return _REMEMBERS.search(reply) is not None
+
+
+def pretends(reply: str) -> bool:
+    """Whether a reply says that a tool was used for it; nobody who is asked here has any."""
+    return _PRETENDS.search(reply) is not None
 
 
 def statements(fact: Fact) -> tuple[str, ...]:
