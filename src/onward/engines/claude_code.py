@@ -7,8 +7,9 @@ With ``native_only`` there is no second step (invariant O5).
 
 The program is driven by ``claude -p`` with ``stream-json`` both ways, so that it can be interrupted and can ask. A person's
 own settings, hooks and MCP servers stay in force: this is their Claude Code. Permission modes: ``default`` is what the
-person's settings say; ``accept_edits`` and ``plan`` are its own modes; ``full_auto`` edits files and runs commands in its
-sandbox, where there is one (without, commands are asked about); ``dangerously_skip_permissions`` asks nothing.
+person's settings say; ``accept_edits`` is its own mode; so is ``plan``, in which whatever it asks for is refused;
+``full_auto`` edits files and runs commands in its sandbox, where there is one (without, commands are asked about);
+``dangerously_skip_permissions`` asks nothing.
 
 It deliberately leaves the reading of lines to ``claude_stream``, the process to ``claude_process`` and the program's own
 files to ``claude_native``.
@@ -61,6 +62,8 @@ MODES: Final[dict[str, tuple[str, ...]]] = {
 }
 UNANSWERABLE: Final = "AskUserQuestion"
 """A tool of its own that needs a person in front of it; without it, the model asks in its answer."""
+LEAVES_PLANNING: Final = "ExitPlanMode"
+"""A tool of its own that asks to carry the plan out; without it, the plan is the answer."""
 OPTIONS: Final[dict[str, tuple[str, type | tuple[type, ...]]]] = {
     "effort": ("--effort", str),
     "max_turns": ("--max-turns", int),
@@ -297,7 +300,8 @@ class ClaudeCodeEngine:
         words += ["--tools", ""] if turn.allowed_tools == () else []
         ours = [f"mcp__onward__{tool.name}" for tool in turn.tools]
         words += listed("--allowedTools", [*ours, *(turn.allowed_tools or ())])
-        words += listed("--disallowedTools", [UNANSWERABLE, *turn.denied_tools])
+        leaving = [LEAVES_PLANNING] if turn.permission_mode == "plan" else []
+        words += listed("--disallowedTools", [UNANSWERABLE, *leaving, *turn.denied_tools])
         if unknown := sorted(set(turn.options) - set(OPTIONS)):
             raise ValueError(
                 f"Claude Code takes no option {', '.join(unknown)}; it takes {', '.join(OPTIONS)}."

@@ -47,6 +47,9 @@ LAST_ROWS_SECONDS: Final = 2.0
 EDITS: Final = frozenset(("Edit", "MultiEdit", "Write", "NotebookEdit"))
 """Its own tools that change files and do nothing else."""
 NOBODY: Final = "Nobody can be asked here, and the permission mode does not allow it."
+PLANNING: Final = (
+    "Only planning is allowed in this turn: nothing is changed or run. Give the plan as your answer."
+)
 _ABOUT: Final = ("command", "file_path", "notebook_path", "url", "query", "plan", "description", "prompt")
 """Fields of a tool's input that say best what it is about to do, the best first."""
 _SUBJECT_CHARACTERS: Final = 200
@@ -328,6 +331,8 @@ class ClaudeProcess:
 
     async def _may(self, request: dict[str, Any], said: ClaudeTurn, turn: Turn) -> dict[str, Any]:
         tool, given = str(request.get("tool_name") or ""), request.get("input")
+        if turn.permission_mode == "plan":
+            return {"behavior": "deny", "message": PLANNING}
         if turn.permit is None:
             return {"behavior": "deny", "message": NOBODY}
         answer = await turn.permit(

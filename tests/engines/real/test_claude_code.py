@@ -138,11 +138,30 @@ def program_of(home: Home) -> int:
     return int(entry.stem)
 
 
-async def there(path: Path) -> None:
-    """Wait until a tool has made this file, and so is at work."""
-    async with asyncio.timeout(PATIENCE):
-        while not path.exists():  # noqa: ASYNC110, ASYNC240 - another program makes it
-            await asyncio.sleep(0.02)
+async def there(pipe: Path) -> None:
+    """Wait until a tool has written into this pipe, and so is at work."""
+    written, loop = asyncio.Event(), asyncio.get_running_loop()
+    opened = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    loop.add_reader(opened, written.set)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await written.wait()
+    finally:
+        loop.remove_reader(opened)
+        os.close(opened)
+
+
+@pytest.fixture
+def began(tmp_path: Path) -> Path:
+    """A pipe into which a tool writes once it has begun."""
+    pipe = tmp_path / "began"
+    os.mkfifo(pipe)
+    return pipe
+
+
+def working(pipe: Path) -> str:
+    """Make the model call a tool that says when it has begun, and does not end by itself."""
+    return shell(f"echo begun > {pipe}; tail -f /dev/null")
 
 
 def asked(stub: StubModels, index: int = -1) -> list[str]:
@@ -290,18 +309,16 @@ def test_a_workspace_that_moved_is_resumed_from_where_it_is_now(home: Home, tmp_
 
 @pytest.mark.requirement("L1")
 def test_killed_in_the_middle_of_a_tool_it_leaves_what_it_said_and_no_process(
-    home: Home, stub: StubModels, tmp_path: Path
+    home: Home, stub: StubModels, began: Path
 ) -> None:
     claude = engine(home)
-    flag = tmp_path / "began"
 
     async def kill(said: Signal) -> None:
         if isinstance(said, ToolCalled):
-            await there(flag)
+            await there(began)
             os.kill(program_of(home), signal.SIGKILL)
 
-    text = shell(f"touch {flag}; python3 -c 'import time; time.sleep(90)'")
-    signals = asyncio.run(collect(claude, turn(home, text, new_id=ID), hearing=kill))
+    signals = asyncio.run(collect(claude, turn(home, working(began), new_id=ID), hearing=kill))
     assert one(signals, Started).native_id == ID
     assert one(signals, ToolCalled).name == "Bash"
     assert not all_of(signals, ToolAnswered), "its outcome is not known"
@@ -312,34 +329,33 @@ def test_killed_in_the_middle_of_a_tool_it_leaves_what_it_said_and_no_process(
     after = take(claude, turn(home, "[[say Again.]]", run="run_b", native=NativeSession(id=ID)))
     assert one(after, Started).resumed
     assert after[-1] == Finished(status="completed")
-    assert any("touch" in text for text in asked(stub))
+    assert any("begun" in text for text in asked(stub))
 
 
 @pytest.mark.parametrize("way", ["cancel the task", "close the iterator"])
 def test_stopped_in_the_middle_of_a_tool_it_is_interrupted_and_goes_on_later(
-    way: str, home: Home, tmp_path: Path
+    way: str, home: Home, began: Path
 ) -> None:
     claude = engine(home)
-    flag = tmp_path / "began"
 
     async def stop() -> float:
-        working = shell(f"touch {flag}; python3 -c 'import time; time.sleep(90)'")
-        stream = claude.run(turn(home, working, new_id=ID))
+        stream = claude.run(turn(home, working(began), new_id=ID))
+        at_work = asyncio.create_task(there(began))
 
         async def drive() -> None:
             async for said in stream:
                 if isinstance(said, ToolCalled) and way == "close the iterator":
-                    await there(flag)
+                    await at_work
                     break
             await stream.aclose()  # type: ignore[attr-defined]
 
         task = asyncio.create_task(drive())
-        await there(flag)
-        began = time.monotonic()
+        await at_work
+        since = time.monotonic()
         if way == "cancel the task":
             task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        return time.monotonic() - began
+        return time.monotonic() - since
 
     assert asyncio.run(stop()) < 5
     assert not marked(home)
@@ -506,6 +522,48 @@ def test_where_nobody_can_be_asked_it_is_refused(home: Home) -> None:
     assert not (home.workdir / "here.txt").exists()
 
 
+def test_where_only_planning_is_allowed_nobody_is_asked_to_do_more(home: Home) -> None:
+    async def permit(permission: Permission) -> Permitted:
+        raise AssertionError(permission.subject)
+
+    given = {"file_path": str(home.workdir / "here.txt"), "content": "x"}
+    asking = turn(
+        home, f"[[call Write {json.dumps(given)}]] [[say Planned.]]", permission_mode="plan", permit=permit
+    )
+    signals = take(engine(home), asking)
+    assert one(signals, ToolAnswered).status == "error"
+    assert not (home.workdir / "here.txt").exists()
+    assert signals[-1] == Finished(status="completed")
+
+
+@pytest.mark.parametrize("mode", ["accept_edits", "full_auto"])
+def test_edits_that_the_mode_accepts_are_not_asked_about(mode: str, home: Home) -> None:
+    given = {"file_path": str(home.workdir / "here.txt"), "content": "x"}
+    signals = take(engine(home), turn(home, f"[[call Write {json.dumps(given)}]]", permission_mode=mode))
+    assert one(signals, ToolAnswered).status == "ok"
+    assert (home.workdir / "here.txt").read_text() == "x"
+
+
+def test_what_it_refuses_to_begin_with_is_told_in_its_words(home: Home) -> None:
+    claude = engine(home, arguments=["--no-such-option"])
+    (end,) = take(claude, turn(home, "[[say One.]]"))
+    assert isinstance(end, Finished)
+    assert end.status == "failed"
+    assert "no-such-option" in end.reason
+
+
+def test_options_of_a_turn_are_checked_before_anything_starts(home: Home, stub: StubModels) -> None:
+    for options in ({"colour": "blue"}, {"max_turns": "many"}, {"effort": "--print"}):
+        (end,) = take(engine(home), turn(home, "[[say One.]]", options=options))
+        assert isinstance(end, Finished)
+        assert (end.status, end.code) == ("failed", "invalid_request")
+    assert not stub.requests
+    signals = take(engine(home), turn(home, shell("echo x"), options={"max_turns": 1}))
+    end = signals[-1]
+    assert isinstance(end, Finished)
+    assert (end.status, end.code) == ("failed", "policy")
+
+
 def test_what_a_permission_raises_is_raised(home: Home) -> None:
     async def permit(_: Permission) -> Permitted:
         raise LookupError("the lease is gone")
@@ -532,7 +590,7 @@ def test_an_error_of_the_provider_is_a_failure_of_its_kind(
 
 
 def test_a_turn_that_takes_too_long_is_stopped(home: Home, stub: StubModels) -> None:
-    signals = take(engine(home, timeout=3.0), turn(home, shell("python3 -c 'import time; time.sleep(90)'")))
+    signals = take(engine(home, timeout=3.0), turn(home, shell("tail -f /dev/null")))
     end = signals[-1]
     assert isinstance(end, Finished)
     assert (end.status, end.code) == ("failed", "timeout")
