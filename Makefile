@@ -66,7 +66,8 @@ lock: ## write requirements/*.txt anew from pyproject.toml and requirements/*.in
 	"$$python" -m venv "$$folder/env" && "$$folder/env/bin/python" -m pip install -qq '$(UV)' && \
 	lock="$$folder/env/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-header $(UPGRADE)" && \
-	$$lock --all-extras --group dev pyproject.toml --output-file requirements/dev.txt && \
+	$$lock --all-extras --no-emit-package claude-agent-sdk --group dev pyproject.toml \
+		--output-file requirements/dev.txt && \
 	$$lock --no-deps requirements/model.in --output-file requirements/model.txt && \
 	$$lock --constraint requirements/dev.txt requirements/claude-sdk.in --output-file $(CLAUDE_SDK) && \
 	echo "Locked: $(LOCKS) $(CLAUDE_SDK)"
