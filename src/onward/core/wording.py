@@ -159,3 +159,9 @@ def _size(facts: OpeningFacts) -> str:
 def offline(name: str) -> str:
     """Return how every surface says that nobody answers on a machine: what waits for it waits until somebody does."""
     return f"{name} is offline"
+
+
+def asleep(name: str, count: int) -> str:
+    """Return how one sweep is told that put engines' processes to sleep."""
+    many = "1 conversation was" if count == 1 else f"{count} conversations were"
+    return f"{many} put to sleep on {name}. The next message wakes each of them."
