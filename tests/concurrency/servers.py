@@ -159,8 +159,10 @@ class Site:
 
 
 def ends(event: dict[str, Any], run: str) -> bool:
-    """Whether an event is the end of a run."""
-    return bool(event["kind"] == "run" and event["run"] == run and event["body"]["state"] != "running")
+    """Whether an event is the end of a run: its final state, or that its agent continued elsewhere."""
+    body = event["body"]
+    final = event["kind"] == "run" and body["state"] != "running"
+    return bool(event["run"] == run and (final or body.get("change") == "continued"))
 
 
 def comparable(events: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
