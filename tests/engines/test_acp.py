@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -294,13 +293,18 @@ def test_an_exception_of_our_tool_passes_through_and_the_agent_is_gone(folder: P
     assert running(folder) == []
 
 
+@pytest.mark.skipif(os.name != "posix", reason="waits on a pipe that has a name")
 @pytest.mark.parametrize("warm", [False, True])
 def test_stopped_in_the_middle_of_a_command_nothing_of_it_is_left(folder: Path, warm: bool) -> None:
+    began, script = folder / "began", folder / "work.sh"
+    os.mkfifo(began)
+    script.write_text(f"echo on > {began}\nexec sleep 67\n")
+
     async def stop() -> int:
         engine = make(folder, warm=warm)
-        given = turn(folder, "[[shell sleep 67]]", permission_mode="full_auto")
+        given = turn(folder, f"[[shell sh {script}]]", permission_mode="full_auto")
         task = asyncio.ensure_future(collect(engine, given))
-        await until(lambda: any("sleep 67" in line for line in running(folder)))
+        assert await asyncio.to_thread(began.read_text) == "on\n"
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -363,9 +367,8 @@ def test_a_warm_agent_that_died_is_started_again(folder: Path) -> None:
         try:
             first = await collect(engine, turn(folder, "One."))
             (awake,) = engine.awake()
-            process = psutil.Process(awake.pid)
-            process.kill()
-            await until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
+            psutil.Process(awake.pid).kill()
+            await engine._waiting["ses_a"].child.wait()
             native = NativeSession(id=start_of(first).native_id or "")
             return await collect(engine, turn(folder, "[[recall]]", run="run_b", native=native))
         finally:
@@ -410,13 +413,6 @@ def test_an_agent_that_is_not_installed_says_how_to_get_it(name: str) -> None:
 
 def test_the_generic_engine_asks_for_its_command() -> None:
     assert "command" in (engine_by_name("acp").unavailable() or "")
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds of the processes of this machine, which tell nobody."""
-    async with asyncio.timeout(30):
-        while not holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
 
 
 def running(folder: Path) -> list[str]:

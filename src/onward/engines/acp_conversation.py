@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from onward import __version__
+from onward.core.version import VERSION
 from onward.engines.acp_agents import AcpAgent, recognised
 from onward.engines.acp_words import error_of
 from onward.engines.bridge import Bridge
@@ -129,7 +129,7 @@ class Conversation:
 
     async def _meet(self, auth: str | None) -> None:
         nothing = {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False}
-        who = {"name": "onward", "title": "Onward", "version": __version__}
+        who = {"name": "onward", "title": "Onward", "version": VERSION}
         met = await self._ask(
             "initialize",
             {"protocolVersion": PROTOCOL, "clientCapabilities": nothing, "clientInfo": who},

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -75,19 +75,9 @@ def agent(
     return Agent("gemini", home, GeminiEngine, "run_shell_command", "mcp_onward_{}")
 
 
-async def collect(
-    engine: AcpEngine,
-    turn: Turn,
-    *,
-    hearing: Callable[[Signal], Awaitable[None]] | None = None,
-) -> list[Signal]:
-    signals: list[Signal] = []
+async def collect(engine: AcpEngine, turn: Turn) -> list[Signal]:
     async with asyncio.timeout(PATIENCE), closing(engine, turn) as stream:
-        async for one in stream:
-            signals.append(one)
-            if hearing is not None:
-                await hearing(one)
-    return signals
+        return [one async for one in stream]
 
 
 @asynccontextmanager
@@ -197,29 +187,30 @@ def test_resuming_or_nothing_means_nothing_where_the_conversation_is_gone(agent:
     assert left(agent) == []
 
 
+@pytest.mark.skipif(os.name != "posix", reason="kills with a signal that only POSIX has")
 def test_killed_in_the_middle_of_a_tool_it_keeps_what_was_told_and_leaves_nothing_running(
     agent: Agent,
 ) -> None:
     engine = agent.make()
+    began = agent.home.workdir / "began"
+    os.mkfifo(began)
     pids: list[int] = []
 
-    async def kill(one: Signal) -> None:
-        if isinstance(one, ToolCalled):
-            asyncio.get_running_loop().create_task(soon())
+    async def kill() -> None:
+        assert await asyncio.to_thread(began.read_text) == "on\n"
+        for process in psutil.Process().children():
+            if process.environ().get("HOME") == agent.home.env["HOME"]:
+                pids.append(process.pid)
+                os.kill(process.pid, signal.SIGKILL)
 
-    async def soon() -> None:
-        while not any("sleep 61" in line for line in await asyncio.to_thread(left, agent)):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-        for process in psutil.process_iter():
-            try:
-                if process.ppid() == os.getpid() and process.environ().get(MARK):
-                    pids.append(process.pid)
-                    os.kill(process.pid, signal.SIGKILL)
-            except psutil.Error:
-                continue
+    async def both() -> list[Signal]:
+        killing = asyncio.ensure_future(kill())
+        told = await collect(engine, turn)
+        await killing
+        return told
 
-    turn = agent.turn(f"{agent.call_shell('sleep 61')} [[say never]]")
-    signals = asyncio.run(collect(engine, turn, hearing=kill))
+    turn = agent.turn(f"{agent.call_shell(f'echo on > {began}; sleep 61')} [[say never]]")
+    signals = asyncio.run(both())
     assert pids
     assert [one.name for one in signals if isinstance(one, ToolCalled)] == [agent.shell]
     assert not [one for one in signals if isinstance(one, ToolAnswered)]
