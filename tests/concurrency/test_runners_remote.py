@@ -13,7 +13,7 @@ from tests.concurrency.servers import KILL, TERM, Running, Site, bad_network, co
 import onward
 
 LONG = " ".join(
-    f'[[say Step {n}, which is told in several pieces.]] [[think About {n}.]] [[call read_events {{"to_seq": 3}}]]'
+    f'[[say Step {n}, which is told in several pieces.]] [[think About {n}.]] [[call read_events {{"to_seq": 1}}]]'
     for n in range(24)
 )
 """What takes hundreds of requests to be written down."""
