@@ -301,7 +301,7 @@ def test_json_is_one_document_and_progress_goes_to_standard_error(
     models = Models(answering=Oracle().engine, summarising=Writer().engine)
     monkeypatch.setattr(quality, "local_models", lambda: models)
 
-    assert main.run([], json=True, quick=True, quality=True) == 0
+    assert main.run(["contexts"], json=True, quick=True, quality=True) == 0
 
     printed = capsys.readouterr()
     document = json.loads(printed.out)["quality"]
@@ -312,8 +312,8 @@ def test_json_is_one_document_and_progress_goes_to_standard_error(
     assert "parcels" in printed.err
 
 
-def test_a_name_beside_quality_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="beside --quality"):
+def test_a_name_beside_quality_that_is_none_is_refused_with_those_there_are() -> None:
+    with pytest.raises(InvalidInput, match="beside --quality is not valid: there are contexts, waking"):
         main.run(["1"], json=False, quick=True, quality=True)
 
 
