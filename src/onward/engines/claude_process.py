@@ -79,13 +79,23 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 class ClaudeProcess:
     """A program at work in one conversation. Start it with ``start``; end it with ``stop``."""
 
-    def __init__(self, launch: Launch, bridge: Bridge, child: Child, held: contextlib.AsyncExitStack) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        bridge: Bridge,
+        child: Child,
+        held: contextlib.AsyncExitStack,
+        kept: contextlib.ExitStack,
+    ) -> None:
         self.launch, self.bridge, self.child = launch, bridge, child
         self.said: ClaudeTurn | None = None
         """The turn that is being heard, or was heard last."""
         self.end: Finished | None = None
         """How the turn ended."""
         self._held = held
+        """The program and the bridge: they belong to an event loop."""
+        self._kept = kept
+        """The lease and the configuration: they outlive that loop, if it ends before we do."""
         self._early: list[bytes] = []
         """Lines that came before the turn was asked."""
         self._asks: dict[str, asyncio.Task[None]] = {}
@@ -98,13 +108,14 @@ class ClaudeProcess:
 
         Raises NativeSessionBusy when somebody does, ProgramMissing and EngineError when it cannot be started.
         """
-        async with contextlib.AsyncExitStack() as held:
-            held.enter_context(native_lease(NAME, launch.native_id, who=f"run {turn.run_id}"))
-            bridge = await held.enter_async_context(Bridge(turn, numbers=numbers))
-            config = _mcp_config(bridge, held) if turn.tools else None
-            child = await Child.start(launch.words(config), cwd=launch.cwd, env=launch.env, name=NAME)
-            held.push_async_callback(child.stop)
-            return cls(launch, bridge, child, held.pop_all())
+        with contextlib.ExitStack() as kept:
+            kept.enter_context(native_lease(NAME, launch.native_id, who=f"run {turn.run_id}"))
+            async with contextlib.AsyncExitStack() as held:
+                bridge = await held.enter_async_context(Bridge(turn, numbers=numbers))
+                config = _mcp_config(bridge, kept) if turn.tools else None
+                child = await Child.start(launch.words(config), cwd=launch.cwd, env=launch.env, name=NAME)
+                held.push_async_callback(child.stop)
+                return cls(launch, bridge, child, held.pop_all(), kept.pop_all())
 
     @property
     def native_id(self) -> str:
@@ -143,7 +154,7 @@ class ClaudeProcess:
         What it wrote meanwhile is read first. If it went on by itself (for a task in the background), nobody has heard that,
         and its next result would be taken for ours: then it is not fit.
         """
-        if self.child.exit_code is not None:
+        if self.child.exit_code is not None or self.child.loop is not asyncio.get_running_loop():
             return False
         await self.bridge.rest()
         self.bridge.renew(turn, numbers=numbers)
@@ -240,9 +251,15 @@ class ClaudeProcess:
 
     async def stop(self) -> None:
         """End it and everything it started, and give up the conversation. Safe to call twice."""
-        for task in self._asks.values():
-            task.cancel()
-        await self._held.aclose()
+        try:
+            if self.child.loop is not asyncio.get_running_loop():
+                await self.child.stop()
+                return
+            for task in self._asks.values():
+                task.cancel()
+            await self._held.aclose()
+        finally:
+            self._kept.close()
 
     # The lines
 
@@ -360,10 +377,10 @@ def subject_of(tool: str, given: Any) -> str:
     return line if len(line) <= _SUBJECT_CHARACTERS else f"{line[: _SUBJECT_CHARACTERS - 1]}…"
 
 
-def _mcp_config(bridge: Bridge, held: contextlib.AsyncExitStack) -> Path:
+def _mcp_config(bridge: Bridge, kept: contextlib.ExitStack) -> Path:
     """Write the configuration that names our tools, for the user alone: it holds the bridge's secret."""
     folder = Path(tempfile.mkdtemp(prefix="onward-"))
-    held.callback(shutil.rmtree, folder, ignore_errors=True)
+    kept.callback(shutil.rmtree, folder, ignore_errors=True)
     command, *words = bridge.command
     server = {"type": "stdio", "command": command, "args": words, "env": bridge.env, "alwaysLoad": True}
     path = folder / "mcp.json"

@@ -134,6 +134,8 @@ class Child:
         """What errors call it: the engine's name, or else the program's."""
         self.left: tuple[int, ...] = ()
         """Processes that could not be ended by ``stop``."""
+        self.loop = asyncio.get_running_loop()
+        """The event loop in which it can be read and written to."""
         self._transport, self._pipes, self._family = transport, pipes, family
         self._max_line = max_line
         self._pending = bytearray()
@@ -307,7 +309,13 @@ class Child:
         Its input ends and it is asked to end (SIGTERM); after ``grace`` seconds at most it is killed. What it leaves behind
         is asked too, for at most half a second, and killed. The whole takes at most ``grace`` + 3 seconds. Further calls
         wait for the first and return the same. A caller that is cancelled meanwhile is cancelled only once it is done.
+
+        From another event loop than its own (which has ended, as it does between two calls of ``asyncio.run``) it is killed
+        at once: nobody can be asked, or heard, any more.
         """
+        if self.loop is not asyncio.get_running_loop():
+            await asyncio.to_thread(self._family.look)
+            return await asyncio.to_thread(self._family.kill, seconds=KILL_SECONDS)
         if self._stopping is None:
             self._stopping = asyncio.ensure_future(self._stop(grace))
         cancelled: asyncio.CancelledError | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -419,6 +420,20 @@ def test_a_warm_process_takes_two_turns_and_sleeps(home: Home, stub: StubModels)
     assert not any("THE BRIEF" in said.text for said in stub.heard())
     assert not claude.awake()
     assert not marked(home)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_warm_process_of_an_event_loop_that_has_ended_is_replaced(home: Home) -> None:
+    claude = engine(home, warm=True)
+    take(claude, turn(home, "[[say One.]]", new_id=ID))
+    (waiting,) = claude.awake()
+    second = take(claude, turn(home, "[[say Two.]]", run="run_b", native=NativeSession(id=ID)))
+    assert one(second, Started).resumed
+    assert second[-1] == Finished(status="completed")
+    assert [process.pid for process in marked(home) if process.pid == waiting.pid] == []
+    asyncio.run(claude.aclose())
+    assert not marked(home)
+    gc.collect()  # what belonged to a loop that has ended complains here, and not in the middle of another test
 
 
 def test_a_warm_process_that_died_is_replaced(home: Home) -> None:
