@@ -34,6 +34,8 @@ from onward.store.contract import SessionQuery
 PAGE: Final = 200
 PAGES: Final = 5
 """Pages of one session that are read at most for one brief: events of these kinds nearly all give a row."""
+BEGINNING: Final = 200
+"""Events among which what a conversation begins with is looked for. Nothing was said before it, so it is among the first."""
 SESSIONS: Final = 200
 """Sessions of a workspace that are looked at, newest activity first."""
 TIMELINE: Final = 40
@@ -122,7 +124,8 @@ def begun_with(platform: Platform, stretches: Sequence[Scope]) -> Event | None:
     Both stand before everything that was said since, in every later turn, byte for byte (invariant T2).
     """
     first = stretches[0]
-    for event in platform.store.events(first.session, upto=first.to_seq, limit=4, kinds=("context",)):
+    upto = min(first.to_seq, BEGINNING)
+    for event in platform.store.events(first.session, upto=upto, limit=4, kinds=("context",)):
         body = body_of(event)
         if isinstance(body, ProjectionContext) or (
             isinstance(body, BriefContext) and body.scope == "workspace"

@@ -41,7 +41,7 @@ from onward.core.records import EngineSession, Run, Session
 from onward.core.transcript import Limits, Transcript, TranscriptMessage, from_events, limited
 from onward.engines.contract import Capabilities, NativeFile, NativeSession, PermissionMode, Started
 from onward.errors import ContinuationModeUnavailable, InvalidInput, LimitExceeded
-from onward.service import briefing, native_records, running, sessions
+from onward.service import briefing, native_records, running, sessions, workspaces
 from onward.service.briefing import Composed
 from onward.service.platform import Platform
 from onward.service.running import MODES
@@ -55,6 +55,8 @@ WINDOW_SHARE: Final = 0.6
 """The part of an engine's context window that history may fill; the rest is for tools, the request and the answer."""
 LOOKED_AT: Final = 50
 """Events about the session itself among which the opening of the turn before is looked for."""
+LOOKED_BACK: Final = 50_000
+"""Events of any kind that are passed over for that: no turn has more, and a longer log costs no more."""
 UNCONFIRMED: Final = "Its own memory was asked for and did not answer."
 """Why an engine did not resume, where it does not say so itself."""
 
@@ -183,6 +185,10 @@ def prepare(platform: Platform, run: Run, engine: EngineFacts) -> Prepared:
     if asked is None:
         raise InvalidInput(what=f"run {run.id}", why="its message is not in the log")
     session = platform.session(run.session_id)
+    if options.workdir is not None and workspaces.has_moved(platform, session):
+        options = msgspec.structs.replace(
+            options, workdir=None
+        )  # it was a folder of where the work was before
     row, recorded, decision = _decided(platform, run, engine, options)
     if options.continuation == "native" and decision.mode != "resume":
         raise ContinuationModeUnavailable(engine=engine.name)
@@ -288,12 +294,20 @@ def previous_turn(platform: Platform, run: Run) -> Previous | None:
 
 
 def _opening_before(platform: Platform, run: Run) -> tuple[Event, SessionChange] | None:
-    about = platform.store.events(run.session_id, limit=LOOKED_AT, kinds=("session",), newest_first=True)
-    for event in about:
-        body = body_of(event)
-        if event.run_id in (None, run.id) or not isinstance(body, SessionChange) or body.change != "opening":
-            continue
-        return event, body
+    """Return the event of the newest opening before this run, and what it says; nearly always among the first looked at."""
+    oldest = max(0, platform.session(run.session_id).head_seq - LOOKED_BACK)
+    for many in (4, LOOKED_AT):
+        about = platform.store.events(
+            run.session_id, after=oldest, limit=many, kinds=("session",), newest_first=True
+        )
+        for event in about:
+            body = body_of(event)
+            if event.run_id in (None, run.id) or not isinstance(body, SessionChange):
+                continue
+            if body.change == "opening":
+                return event, body
+        if len(about) < many:
+            break
     return None
 
 
