@@ -145,6 +145,13 @@ def test_the_newest_rows_are_taken_and_taking_stops_at_the_first_that_does_not_f
     assert brief.omitted == 2
 
 
+def test_tool_calls_go_with_the_rows_they_stand_between_and_do_not_take_their_place() -> None:
+    rows = [row(n, counts=n % 4 == 0) for n in range(1, 41)]
+    brief = compose_brief(rows, now=NOW, bounds=Bounds(rows=3))
+    assert numbers(brief.text) == list(range(29, 41))
+    assert brief.rows == 12
+
+
 def test_a_terminal_keeps_its_tail_and_anything_else_its_head_with_the_exact_count() -> None:
     terminal = row_of(event("terminal", Terminal(text="a" * 500 + "b" * 700)))
     message = row_of(event("message", Message(role="user", text="c" * 1_200 + "d" * 34)))
@@ -278,6 +285,7 @@ ROWSETS = st.lists(
         text=TEXTS,
         keeps=st.sampled_from(["head", "tail"]),
         limit=st.sampled_from([700, 1_200, 3]),
+        counts=st.booleans(),
     ),
     max_size=90,
 )
@@ -309,7 +317,7 @@ def test_whatever_the_rows_it_keeps_its_bounds_has_no_hole_and_its_fence_holds(
     lines = inside(brief.text)
     assert len("\n".join(lines)) <= chars
     shown = rows[len(rows) - brief.rows :]
-    assert brief.rows <= most
+    assert sum(r.counts for r in shown) <= most
     assert numbers(brief.text) == [r.seq for r in shown]
     ages = [line for line in lines if line.startswith("[")]
     assert all(

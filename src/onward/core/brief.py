@@ -38,6 +38,8 @@ from onward.core.fencing import attribute, disarmed, fence
 from onward.core.lines import one_line
 
 ROWS: Final = 60
+"""Rows of what was said, shown, ordered and achieved. The tool calls between them come along and are not counted: a coding
+engine makes several for each thing it says, and they would take the room of the dialogue that explains them."""
 CHARS: Final = 12_000
 """Characters of all lines together, as they stand inside the fence."""
 TERMINAL_TAIL: Final = 700
@@ -70,6 +72,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     """Who, in the third person: ``The user said``. An engine that reads ``You`` would take it for itself."""
     text: str
+    counts: bool = True
+    """It counts against the number of rows; a tool call, which only goes with them, does not."""
     keeps: str = "head"
     """Which end is kept when it is cut, ``head`` or ``tail``."""
     limit: int = OTHER_HEAD
@@ -79,6 +83,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """How much a brief may hold."""
 
     rows: int = ROWS
+    """Rows that count."""
     chars: int = CHARS
 
 
@@ -127,6 +132,7 @@ def row_of(event: Event) -> Row | None:
         at=event.at,
         label=label,
         text=" ".join(text.split()) if short else text,
+        counts=not short,
         keeps="tail" if terminal else "head",
         limit=TERMINAL_TAIL if terminal else CALL_HEAD if short else OTHER_HEAD,
     )
@@ -230,10 +236,11 @@ def _fitting(
     """Return the lines that fit and the rows they show, oldest first."""
     lines: list[str] = []
     shown: list[Row] = []
-    room = bounds.chars
+    room, left = bounds.chars, bounds.rows
     for row in reversed(rows):
         too_old = window is not None and row.at > 0 and now - row.at > window * MICROSECONDS
-        if too_old or len(shown) == bounds.rows:
+        left -= row.counts
+        if too_old or left < 0:
             break
         line = _line(row, now)
         # The line that names a session stands before the oldest of its rows, so it moves up as rows are added.

@@ -111,7 +111,7 @@ def _brief(
     place = platform.store.workspace_by_id(session.workspace_id) if session.workspace_id else None
     if place is None:
         return Composed()
-    found = _timeline(platform, place.id, limit=(bounds or Bounds()).rows, but=session_id)
+    found = _timeline(platform, place.id, limit=TIMELINE_MOST, but=session_id)
     brief = compose_brief(
         found.rows, now=now, window=window, about=place.path, bounds=bounds, more=found.more, tools=tools
     )
@@ -150,7 +150,7 @@ def _own(platform: Platform, stretches: Sequence[Scope], asked: Event | None) ->
     beside the projection, not in it.
     """
     out: list[Row] = []
-    more = False
+    more, left = False, ROWS
     for stretch in reversed(stretches):
         for event in _backwards(platform, stretch.session, stretch.to_seq):
             if asked is not None and event.id == asked.id:
@@ -158,7 +158,8 @@ def _own(platform: Platform, stretches: Sequence[Scope], asked: Event | None) ->
             row = row_of(event)
             if row is None:
                 continue
-            if len(out) == ROWS:
+            left -= row.counts
+            if left < 0:
                 more = True
                 break
             out.append(row)
