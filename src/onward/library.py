@@ -40,6 +40,7 @@ from onward.service.sessions import Lineage, Page
 
 if TYPE_CHECKING:
     from onward.core.pressure import Pressure
+    from onward.core.routing import Router
     from onward.engines.contract import Engine
     from onward.runner import Listener, RunResult
     from onward.service import approving, briefing
@@ -195,7 +196,7 @@ class Onward:
         session_id: str,
         text: str | None = None,
         *,
-        engine: str | Engine | None = None,
+        engine: str | Engine | Router | None = None,
         continuation: str | None = "auto",
         continuation_opts: dict[str, Any] | None = None,
         adapter_opts: dict[str, Any] | None = None,
@@ -232,7 +233,7 @@ class Onward:
         session_id: str,
         text: str | None = None,
         *,
-        engine: str | Engine | None = None,
+        engine: str | Engine | Router | None = None,
         continuation: str | None = "auto",
         continuation_opts: dict[str, Any] | None = None,
         adapter_opts: dict[str, Any] | None = None,

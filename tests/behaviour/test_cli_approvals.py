@@ -42,7 +42,7 @@ def test_an_agents_request_is_listed_accepted_and_answered(onward: Program) -> N
     assert made.document["reply"] == "Done."
     again = onward("approve", name, "--json", "--no-run")
     assert again.document["successor"] == made.document["successor"]
-    assert onward("approvals", "--json").document == {"approvals": []}
+    assert onward("approvals", "--json").document == {"approvals": [], "permissions": []}
     (answered,) = onward("approvals", "--all", "--json").document["approvals"]
     assert (answered["state"], answered["successor"]) == ("granted", made.document["successor"])
 

@@ -28,11 +28,13 @@ from onward.engines.contract import Permission, Permitted
 from onward.errors import ApprovalNotFound, Conflict, InvalidTransition
 from onward.service import parking, running
 from onward.service.platform import Platform
-from onward.store.contract import Append, Batch, HeadIs
+from onward.store.contract import Append, Batch, HeadIs, SessionQuery
 
 LOOK_SECONDS: Final = 0.1
 LONGEST_WAIT: Final = 24 * 3600.0
 ATTEMPTS: Final = 20
+LISTED: Final = 200
+"""Sessions, newest activity first, that are looked through when none is named."""
 UNHEARD: Final = "Nobody answered within {seconds:g} seconds."
 
 
@@ -82,6 +84,19 @@ def permissions(platform: Platform, session_id: str, *, answered: bool = False) 
             break
         after = page[-1].seq
     return [one for one in found if answered or one.state == "requested"]
+
+
+def waiting(platform: Platform, session_id: str | None = None, *, answered: bool = False) -> list[Requested]:
+    """Return what ``permissions`` does, of one session or of those with the newest activity (``LISTED`` of them)."""
+    if session_id is not None:
+        return permissions(platform, session_id, answered=answered)
+    query = SessionQuery(account_id=platform.account_id, include_archived=True, limit=LISTED)
+    found = [
+        one
+        for session in platform.store.sessions(query)[0]
+        for one in permissions(platform, session.id, answered=answered)
+    ]
+    return sorted(found, key=lambda one: (one.at, one.id))
 
 
 def answer(

@@ -36,6 +36,37 @@ BUDGET: Final = Option(
 )
 TOKENS: Final = Option("--tokens", "What counts the tokens: chars/4 (default) or o200k.", "COUNTER")
 
+PERMISSIONS: Final = (
+    "default",
+    "accept_edits",
+    "plan",
+    "full_auto",
+    "dangerously_skip_permissions",
+)
+GOVERNING: Final = (
+    Option("--permissions", "How much the engine may do by itself.", "MODE", choices=PERMISSIONS),
+    Option("--ask", "Let its questions wait so many seconds for a person.", "SECONDS", kind="number"),
+    Option(
+        "--allow", "A tool that it may use, and no others; * stands for parts of a name.", "TOOL", many=True
+    ),
+    Option("--deny", "A tool that it may not use.", "TOOL", many=True),
+    Option("--limit", "calls=N, tokens=N, seconds=N or cost=DOLLARS.", "LIMIT", many=True),
+    Option(
+        "--beyond",
+        "What happens beyond them: cancel (default), ask a person, or warn.",
+        "ACTION",
+        choices=("cancel", "ask", "warn"),
+    ),
+    Option("--policy", "A policy as JSON, or several in an array.", "FILE", many=True, kind="path"),
+    Option(
+        "--require",
+        "A capability without which nothing is begun, KIND or KIND:NAME.",
+        "CAPABILITY",
+        many=True,
+    ),
+    Option("--wish", "A capability whose absence is only said.", "CAPABILITY", many=True),
+)
+
 _ALL: Final = (
     Command(
         "import",
@@ -128,8 +159,12 @@ _ALL: Final = (
         "--continuation: auto lets the engine go on in its own memory where that can be relied on, and otherwise gives it "
         "a reconstruction from the record; replay always gives the reconstruction; native only goes on, and fails when "
         "there is nothing to go on with; none is a clean slate. How it came out is told, with the reason.\n\n"
+        "--engine a,b lets b answer when a cannot for a reason that will pass and has done nothing yet; each is a run of "
+        "its own. --allow, --deny and --limit hold the run to a policy: beyond it the engine is stopped. What an engine "
+        "asks before it acts is answered by --permissions, or with --ask by a person (`onward approve`).\n\n"
         "JSON: {session, run, opening, opening_facts: {opening, reason, engine, branch, asked, native, seed, fault, told, "
-        "tone}, reply, usage, pressure, approval}. A run that fails is an error (exit 1) whose details hold the same.",
+        "tone}, reply, usage, pressure, approval, code, retryable, warnings}. A run that fails is an error (exit 1) whose "
+        "details hold the same.",
         usage="(SES | --new TITLE | --workspace DIR) [TEXT]",
         arguments=(
             Argument("SES", SES.help, required=False),
@@ -154,6 +189,7 @@ _ALL: Final = (
             Option("--workspace", "The folder the work is about.", "DIR"),
             MODEL,
             ENGINE_OPTION,
+            *GOVERNING,
         ),
         examples=(
             "onward run --new 'Fix the parser' 'Which test fails?' --engine local",
@@ -377,11 +413,13 @@ _ALL: Final = (
     Command(
         "approvals",
         "approvals:approvals",
-        "List the continuations that wait for a person.",
-        "Without SES, those of the 200 sessions with the newest activity. The command of a request, as JSON, can be edited "
-        "and given to `onward approve --handoff`.\n\n"
-        "JSON: {approvals: [{id, session, state, at, actor, command, engine, budget, text, note, successor}]}; state is "
-        "requested, granted or denied.",
+        "List what waits for a person: continuations, and permissions.",
+        "Besides continuations: what an engine that is working asks before it acts, and runs that went beyond a policy "
+        "whose action is ask. Without SES, those of the 200 sessions with the newest activity. The command of a request, as "
+        "JSON, can be edited and given to `onward approve --handoff`.\n\n"
+        "JSON: {approvals: [{id, session, state, at, actor, command, engine, budget, text, note, successor}], "
+        "permissions: [{id, session, run, at, subject, tool, input, beyond, state, note, retried}]}; state is requested, "
+        "granted, denied or, for a question whose run has ended, lapsed.",
         arguments=(Argument("SES", SES.help, required=False),),
         options=(Option("--all", "Those that were answered too."),),
         examples=("onward approvals",),
@@ -389,10 +427,11 @@ _ALL: Final = (
     Command(
         "approve",
         "approvals:approve",
-        "Carry out a continuation that waits, as it is or changed.",
+        "Accept what waits: a continuation, as it is or changed, or a permission.",
         "Everything is checked again as it stands now; what fails is refused and the request waits on. Approving again "
-        "gives the same successor. When an engine is known, the successor answers at once.\n\n"
-        "JSON: that of `onward continue`.",
+        "gives the same successor. When an engine is known, the successor answers at once. A permission is granted; for "
+        "a run that went beyond its policy, another attempt is queued in which that policy only warns.\n\n"
+        "JSON: that of `onward continue`, or the permission as `onward approvals` shows it.",
         arguments=(Argument("ID", "The request, evt_…."),),
         options=(
             Option("--handoff", "The changed command or handoff as JSON; - reads it.", "FILE", kind="path"),
@@ -407,9 +446,9 @@ _ALL: Final = (
     Command(
         "decline",
         "approvals:decline",
-        "Decline a continuation that waits.",
+        "Decline what waits: a continuation or a permission.",
         "The session goes on where it is.\n\n"
-        "JSON: {id, session, state, at, actor, command, engine, budget, text, note, successor}.",
+        "JSON, of a continuation: {id, session, state, at, actor, command, engine, budget, text, note, successor}.",
         arguments=(Argument("ID", "The request, evt_…."),),
         options=(Option("--note", "Why; it is kept in the log.", "TEXT"),),
     ),

@@ -186,7 +186,12 @@ def _engine(call: Call, session: Session) -> Engine | None:
         if call["engine"]:
             engine_by_name(call["engine"])
         return None
-    if choosing.engine_name(call["engine"], session.engine) is None:
+    if (
+        choosing.engine_name(
+            call["engine"], session.engine, options=call["engine_option"], model=call["model"]
+        )
+        is None
+    ):
         return None
     return choosing.engine(call["engine"], call["engine_option"], session.engine, model=call["model"])
 

@@ -22,7 +22,10 @@ VARIABLES: Final = (
     ("ONWARD_STORE", "The store that is used without --store."),
     ("ONWARD_ENGINE", "The engine that answers where neither --engine nor the session names one."),
     ("ONWARD_APPROVAL", "Whose continuations wait for a person: never (default), agent or always."),
-    ("ONWARD_MEMORY", "Whose memory comes first: engine (default), what it holds itself; or platform, the log."),
+    (
+        "ONWARD_MEMORY",
+        "Whose memory comes first: engine (default), what it holds itself; or platform, the log.",
+    ),
     ("ONWARD_WINDOW", "How long an engine's own memory is relied on: 4d (default), 36h, unlimited."),
     ("COLUMNS", "Columns to print for. Default: those of the terminal, 100 where there is none."),
 )

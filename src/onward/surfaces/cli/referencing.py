@@ -68,7 +68,12 @@ def _engine(call: Call, target: Session) -> Engine | None:
         if call["engine"]:
             engine_by_name(call["engine"])
         return None
-    if choosing.engine_name(call["engine"], target.engine) is None:
+    if (
+        choosing.engine_name(
+            call["engine"], target.engine, options=call["engine_option"], model=call["model"]
+        )
+        is None
+    ):
         return None
     return choosing.engine(call["engine"], call["engine_option"], target.engine, model=call["model"])
 

@@ -16,6 +16,7 @@ from onward.core.mentions import MARK
 from onward.core.opening import parse_window
 from onward.core.pressure import ACT, LOOK, notice
 from onward.core.records import Run, Session
+from onward.core.routing import Router
 from onward.core.wording import document
 from onward.core.wording import tell as tell_opening
 from onward.engines.contract import Engine, Said, Signal, TextDelta, ToolAnswered, ToolCalled
@@ -24,7 +25,7 @@ from onward.library import Onward
 from onward.runner import RunResult
 from onward.service import referencing, running, sessions
 from onward.service.platform import Platform
-from onward.surfaces.cli import addresses, choosing, screen
+from onward.surfaces.cli import addresses, choosing, governing, screen
 from onward.surfaces.cli.grammar import Call, UsageError
 from onward.surfaces.cli.opened import opened
 
@@ -36,10 +37,8 @@ def run(call: Call) -> int:
         text = stdin() if text == "-" else text
         if not text.strip():
             raise InvalidInput(what="the message", why="it is empty")
-    (
-        mode(call),
-        call["window"] and parse_window(call["window"]),
-    )  # what cannot be meant is refused before anything is made
+    # What cannot be meant is refused before anything is made.
+    mode(call), governing.options(call), call["window"] and parse_window(call["window"])
     folder = workspace(call["workspace"])
     title = None if call["new"] is None else sessions.checked_title(call["new"])
     with opened(call, makes=given is None) as platform:
@@ -50,7 +49,7 @@ def run(call: Call) -> int:
         queued = running.next_queued(platform, session.id) if session and text is None else None
         if text is None and queued is None:
             raise InvalidInput(what="the message", why="no text was given and nothing waits in this session")
-        engine = choosing.engine(
+        engine = choosing.engine_or_router(
             call["engine"],
             call["engine_option"],
             queued.engine if queued else None,
@@ -60,7 +59,7 @@ def run(call: Call) -> int:
         if session is None:
             if text is not None and MARK in text:  # before anything is made, everything it mentions is found
                 referencing.prepare(platform, None, text)
-            session = sessions.start(platform, title or "", workspace=folder, engine=engine.name)
+            session = sessions.start(platform, title or "", workspace=folder, engine=engine_of(engine))
         folder = folder or folder_of(platform, session)
         result = answer(call, platform, session.id, text, engine, folder=folder)
         if call.json:
@@ -102,7 +101,7 @@ def answer(
     platform: Platform,
     session_id: str,
     text: str | None,
-    engine: Engine,
+    engine: Engine | Router,
     *,
     folder: str | None,
     waiting: str | None = None,
@@ -112,7 +111,7 @@ def answer(
     Raises EngineError for one that did not complete.
     """
     options: dict[str, Any] = {"workdir": folder, "model": call["model"], "memory": call.values.get("memory")}
-    options = {key: value for key, value in options.items() if value is not None}
+    options = {key: value for key, value in options.items() if value is not None} | governing.options(call)
     if call.values.get("window"):
         options["window"] = parse_window(call["window"])
     watcher = None if call.json else Watcher(quiet=call.quiet)
@@ -130,11 +129,16 @@ def answer(
     if result.state in ("failed", "cancelled", "interrupted"):
         raise EngineError(
             f"Run {result.run} in {result.session} {ENDED[result.state]}: {result.reason or 'no reason was given'}",
-            engine=engine.name,
+            engine=platform_engine(platform, result, engine),
             state=result.state,
             **shape(result),
         )
     return result
+
+
+def platform_engine(platform: Platform, result: RunResult, engine: Engine | Router) -> str:
+    """Return the name of the engine that a run had: of several, the one that was tried last."""
+    return running.get(platform, result.run).engine if isinstance(engine, Router) else engine.name
 
 
 def mode(call: Call) -> str:
@@ -164,7 +168,15 @@ def shape(result: RunResult) -> dict[str, Any]:
         "usage": msgspec.to_builtins(result.usage) if result.usage else None,
         "pressure": msgspec.to_builtins(result.pressure) if result.pressure else None,
         "approval": result.approval,
+        "code": result.code or None,
+        "retryable": result.retryable,
+        "warnings": list(result.warnings),
     }
+
+
+def engine_of(engine: Engine | Router) -> str:
+    """Return the engine that a new session is filed under: of several, the first."""
+    return engine.routing.routes[0].engine if isinstance(engine, Router) else engine.name
 
 
 def tell(result: RunResult, asked_in: str) -> None:
@@ -182,6 +194,8 @@ def tell(result: RunResult, asked_in: str) -> None:
     screen.note(f"{result.session} · {result.run} {result.state}{went_on}{used}")
     if known and known.tone == "warning":
         screen.note(known.text)
+    for warning in result.warnings:
+        screen.note(warning)
     if result.approval is not None:
         screen.note(result.reason)
     if result.pressure is not None and result.pressure.share >= LOOK:

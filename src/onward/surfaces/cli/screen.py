@@ -16,17 +16,10 @@ from typing import Any, Final
 import msgspec
 
 from onward.core.columns import fitted, wrapped
+from onward.core.harmless import harmless
 from onward.surfaces.cli.terminal import width
 
-_HARMFUL: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
 _HARMFUL_IN_JSON: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-
-
-def harmless(text: str) -> str:
-    """Return a text that cannot act on a terminal: only line ends and tabs are left of all control characters."""
-    return _HARMFUL.sub(_escaped, text.replace("\r\n", "\n"))
 
 
 def one_line(text: str, limit: int | None = None) -> str:
@@ -119,11 +112,6 @@ def _piecewise(value: Any) -> bytes:
         import json
 
         return json.dumps(value).encode("ascii")
-
-
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 def _escaped_in_json(found: re.Match[str]) -> str:
