@@ -399,6 +399,20 @@ class TooManyRequests(OnwardError):
     retryable = True
 
 
+class TooManyStreams(OnwardError):
+    """{found} streams of this account are open here; the limit is {limit}. Close one that nobody reads."""
+
+    code = "too_many_streams"
+    retryable = True
+
+
+class ServerBusy(OnwardError):
+    """This server has {limit} streams open and takes no more. Ask again later, or another server."""
+
+    code = "server_busy"
+    retryable = True
+
+
 class ServerUnreachable(OnwardError):
     """The server at {url} did not answer: {why}."""
 

@@ -22,6 +22,8 @@ class Hint(msgspec.Struct, frozen=True, kw_only=True):
     sessions: frozenset[str]
     runs: bool
     """Runs were made or changed, so one may wait now that did not before."""
+    grants: bool = False
+    """Tokens were made or changed, so somebody may not read any more who did before."""
 
 
 Listener = Callable[[Hint], None]
@@ -68,8 +70,9 @@ class _HintingStore:
         touched = {append.session_id for append in batch.appends}
         touched.update(run.session_id for run in (*batch.runs, *done.runs))
         touched.update(draft.session_id for draft in batch.drafts)
-        if touched:
-            self._hints.give(Hint(sessions=frozenset(touched), runs=bool(batch.runs or batch.run_changes)))
+        runs, grants = bool(batch.runs or batch.run_changes), bool(batch.tokens)
+        if touched or grants:
+            self._hints.give(Hint(sessions=frozenset(touched), runs=runs, grants=grants))
         return done
 
 

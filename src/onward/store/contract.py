@@ -393,6 +393,25 @@ class Store(Protocol):
         """Return what is being streamed under a run."""
         ...
 
+    def heads(self, session_ids: Sequence[str]) -> dict[str, int]:
+        """Return the number of the newest event of each of these sessions; those that are not there are left out."""
+        ...
+
+    def drafts(self, session_ids: Sequence[str]) -> list[Draft]:
+        """Return what is being streamed in these sessions, by run."""
+        ...
+
+    def touched(
+        self, account_id: str, *, since: str | None = None, limit: int = 1000
+    ) -> tuple[list[str], str]:
+        """Return the sessions of an account that events were appended to after a cursor, and the next cursor.
+
+        Each once, the one that was written to last at the end. At most ``limit`` events are looked at: there are more while
+        the cursor moves on. Without a cursor: none, and the cursor of this moment. Raises InvalidInput for one that this log
+        did not give.
+        """
+        ...
+
     def blob(self, digest: str) -> bytes | None:
         """Return the content behind ``sha256:<hex>``."""
         ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -453,6 +454,28 @@ class MemoryStore(MachinesInMemory):
 
     def draft(self, run_id: str) -> Draft | None:
         return self._get(self._drafts, run_id)
+
+    def heads(self, session_ids: Sequence[str]) -> dict[str, int]:
+        found = ((id, self._get(self._sessions, id)) for id in session_ids)
+        return {id: session.head_seq for id, session in found if session is not None}
+
+    def drafts(self, session_ids: Sequence[str]) -> list[Draft]:
+        with self._lock:
+            self._check_open()
+            found = [draft for draft in self._drafts.values() if draft.session_id in session_ids]
+        return sorted(found, key=lambda draft: draft.run_id)
+
+    def touched(
+        self, account_id: str, *, since: str | None = None, limit: int = 1000
+    ) -> tuple[list[str], str]:
+        with self._lock:
+            self._check_open()
+            after = rules.position(since, len(self._events))
+            # A dictionary keeps the order in which events came, and none ever leaves it.
+            looked_at = list(islice(self._events, after, after + limit))
+            last = {session_id: None for session_id, _ in reversed(looked_at)}
+            found = [id for id in reversed(last) if self._sessions[id].account_id == account_id]
+            return found, str(after + len(looked_at))
 
     def blob(self, digest: str) -> bytes | None:
         return self._get(self._blobs, digest)

@@ -270,6 +270,15 @@ def decode_cursor(query: SessionQuery) -> tuple[int, str] | None:
     return int(at), session_id
 
 
+def position(cursor: str | None, newest: int) -> int:
+    """Return the place in the log behind a cursor; without one, its end. Raises InvalidInput for one of another log."""
+    if cursor is None:
+        return newest
+    if not cursor.isascii() or not cursor.isdecimal() or int(cursor[:20]) > newest:
+        raise InvalidInput(what="the cursor", why=f"{cursor[:40]!r} did not come from this log")
+    return int(cursor)
+
+
 def cut_original(stretches: Iterable[tuple[int, int, bytes]], offset: int, length: int) -> bytes | None:
     """Return ``length`` bytes at ``offset`` out of compressed stretches ``(offset, length, data)`` in order of offset.
 

@@ -316,6 +316,22 @@ class SqliteStore:
     def draft(self, run_id: str) -> Draft | None:
         return self._record(Draft, sql.DRAFT, run_id)
 
+    def heads(self, session_ids: Sequence[str]) -> dict[str, int]:
+        return dict(self._rows(sql.HEADS, tuple(session_ids)))
+
+    def drafts(self, session_ids: Sequence[str]) -> list[Draft]:
+        return self._records(Draft, sql.DRAFTS, tuple(session_ids))
+
+    def touched(
+        self, account_id: str, *, since: str | None = None, limit: int = 1000
+    ) -> tuple[list[str], str]:
+        with self._reader() as db:
+            (newest,) = db.execute(sql.NEWEST_POSITION).fetchone()
+            after = rules.position(since, newest)
+            rows = db.execute(sql.TOUCHED, (after, limit)).fetchall()
+        found = [id for _, id, account in rows if account == account_id]
+        return found, str(rows[-1][0] if rows else after)
+
     def blob(self, digest: str) -> bytes | None:
         found = self._rows(sql.BLOB, digest)
         return found[0][0] if found else None

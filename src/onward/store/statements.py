@@ -73,6 +73,17 @@ MOVE_HEAD: Final = (
 
 HEAD_SEQ: Final = "SELECT head_seq FROM sessions WHERE id = ?"
 
+# The sessions as a JSON array. By the primary key.
+HEADS: Final = "SELECT id, head_seq FROM sessions WHERE id IN (SELECT value FROM json_each(?))"
+
+# How far the log goes, and who was written to behind a position. Parameters: position, how many events. By the primary key.
+NEWEST_POSITION: Final = "SELECT coalesce(max(pos), 0) FROM events"
+TOUCHED: Final = """
+SELECT max(e.pos) AS newest, s.id, s.account_id
+FROM (SELECT pos, session FROM events WHERE pos > ? ORDER BY pos LIMIT ?) e JOIN sessions s ON s.no = e.session
+GROUP BY e.session ORDER BY newest
+"""
+
 NEXT_FENCE: Final = "UPDATE sessions SET fence = fence + 1 WHERE id = ?"
 
 FENCE: Final = "SELECT fence FROM sessions WHERE id = ?"
@@ -315,6 +326,10 @@ ENGINE_SESSIONS: Final = f"{_select('engine_sessions', EngineSession)} WHERE ses
 
 SET_DRAFT: Final = _replace("drafts", Draft, ("run_id",))
 DRAFT: Final = f"{_select('drafts', Draft)} WHERE run_id = ?"
+# The sessions as a JSON array. There is a draft for each run that is talking: few.
+DRAFTS: Final = (
+    f"{_select('drafts', Draft)} WHERE session_id IN (SELECT value FROM json_each(?)) ORDER BY run_id"
+)
 DROP_DRAFT: Final = "DELETE FROM drafts WHERE run_id = ?"
 
 SET_IMPORT: Final = _replace("imports", ImportedFile, ("account_id", "path"))

@@ -20,6 +20,7 @@ import pytest
 from onward.errors import StoreClosed
 from onward.store.contract import Append, Batch, Store
 from onward.testing.store_cases import ACCOUNT, World, first_fault
+from onward.testing.store_following_contract import FollowingContract
 from onward.testing.store_log_contract import LogContract
 from onward.testing.store_machines_contract import MachinesContract
 from onward.testing.store_native_contract import NativeRowsContract
@@ -27,7 +28,9 @@ from onward.testing.store_records_contract import RecordsContract
 from onward.testing.store_search_contract import SearchContract
 
 
-class StoreContract(LogContract, RecordsContract, MachinesContract, NativeRowsContract, SearchContract):
+class StoreContract(
+    LogContract, FollowingContract, RecordsContract, MachinesContract, NativeRowsContract, SearchContract
+):
     """All that ``onward.store.contract`` promises. Provide the fixture ``store``: an empty store, closed afterwards."""
 
     @pytest.fixture

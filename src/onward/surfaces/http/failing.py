@@ -26,6 +26,8 @@ _STATUS: Final[tuple[tuple[type[OnwardError], int], ...]] = (
     (errors.NotFound, 404),
     (errors.TooManyRequests, 429),
     (errors.RateLimited, 429),
+    (errors.TooManyStreams, 429),
+    (errors.ServerBusy, 503),
     (errors.StoreBusy, 503),
     (errors.StoreFull, 507),
     (errors.StoreError, 500),
