@@ -379,6 +379,23 @@ def test_a_warm_agent_that_died_is_started_again(folder: Path) -> None:
     assert said(signals) == ["I hold 1 earlier prompts, the first: One."]
 
 
+def test_two_warm_turns_of_one_session_at_once_keep_one_process(folder: Path) -> None:
+    async def both() -> None:
+        engine = make(folder, warm=True)
+        try:
+            await asyncio.gather(
+                *(collect(engine, turn(folder, "Hi.", run=f"run_{number}")) for number in (1, 2))
+            )
+            (awake,) = engine.awake()
+            agents = [process.pid for process in psutil.Process().children() if process.is_running()]
+            assert agents == [awake.pid]
+        finally:
+            await engine.aclose()
+
+    asyncio.run(both())
+    assert running(folder) == []
+
+
 def test_a_conversation_in_which_somebody_works_is_busy(folder: Path) -> None:
     native = began(folder)
     with native_lease("acp", native.id):

@@ -176,7 +176,7 @@ class AcpEngine:
                         continue
                     self.dropped += stream.dropped
                     talk.cost = stream.cost
-                    keep = self._warm and await self._quiet(talk)
+                    keep = await self._quiet(talk) and self._warm
                     if not keep:
                         await self._stop(talk)  # the end is said when it is one
                     yield signal
@@ -207,7 +207,10 @@ class AcpEngine:
                     await self._stop(talk)
         if keep and talk.child.exit_code is None:
             talk.idle_since = time.monotonic()
+            other = self._waiting.pop(turn.session_id, None)
             self._waiting[turn.session_id] = talk
+            if other is not None:  # two turns of one session at once, each in a conversation of its own
+                await self._stop(other)
 
     async def _stop(self, talk: Conversation) -> None:
         self.dropped += talk.dropped
@@ -340,13 +343,16 @@ class AcpEngine:
         cwd = _folder(turn.workdir)
         talk = self._waiting.pop(turn.session_id, None)
         if talk is not None:
-            if await self._still_fits(talk, turn, cwd):
+            if self._still_fits(talk, turn, cwd):
                 assert talk.bridge is not None
-                talk.bridge.renew(turn, numbers=numbers)
-                await self._settle(talk, turn)
-                return talk, Started(
-                    model=talk.offered.model or talk.flag_model, native_id=talk.native_id, resumed=True
-                )
+                try:
+                    talk.bridge.renew(turn, numbers=numbers)
+                    await self._settle(talk, turn)
+                except BaseException:
+                    await self._stop(talk)
+                    raise
+                model = talk.offered.model or talk.flag_model
+                return talk, Started(model=model, native_id=talk.native_id, resumed=True)
             await self._stop(talk)
         if turn.native is not None:
             await self.before_resuming(turn.native.id)
@@ -367,7 +373,7 @@ class AcpEngine:
             raise
         return talk, msgspec.structs.replace(started, model=talk.offered.model or talk.flag_model)
 
-    async def _still_fits(self, talk: Conversation, turn: Turn, cwd: str) -> bool:
+    def _still_fits(self, talk: Conversation, turn: Turn, cwd: str) -> bool:
         """Return whether the agent that waits is the one for this turn."""
         return (
             talk.loop is asyncio.get_running_loop()
@@ -416,7 +422,7 @@ class AcpEngine:
 
     async def _settle(self, talk: Conversation, turn: Turn) -> None:
         """Set the mode and the model that the turn asks for."""
-        wanted = self._modes(talk).get(turn.permission_mode, ())
+        wanted = talk.agent.modes.get(turn.permission_mode, ())
         mode = next((mode for mode in wanted if mode in talk.offered.modes), None)
         if mode is None and turn.permission_mode == "plan":
             modes = ", ".join(talk.offered.modes) or "none"
@@ -432,9 +438,6 @@ class AcpEngine:
             models = ", ".join(talk.offered.models) or "no choice of models"
             reason = f"This agent does not offer the model {turn.model}; it offers: {models}."
             raise _Refused(Finished(status="failed", reason=reason[:2_000], code="invalid_request"))
-
-    def _modes(self, talk: Conversation) -> Mapping[Any, tuple[str, ...]]:
-        return talk.agent.modes
 
     def awake(self) -> tuple[Awake, ...]:
         return tuple(

@@ -247,7 +247,8 @@ class AcpStream:
 
     def _chunk(self, update: dict[str, Any]) -> tuple[Signal, ...] | None:
         text, meta, message = text_of(update.get("content")), _meta(update), update.get("messageId")
-        if text is None or meta.get("claudeCode"):
+        claude = meta.get("claudeCode")
+        if text is None or (isinstance(claude, dict) and "kind" in claude):
             return None  # an image, or the harness speaking in the agent's name
         signals: list[Signal] = []
         if self._thought or (self._text and message != self._message):
