@@ -11,6 +11,7 @@ from onward.core.bodies import Notice
 from onward.core.codec import body_of
 from onward.core.ids import EVENT
 from onward.core.records import Offer
+from onward.engines.contract import Capabilities
 from onward.errors import (
     Conflict,
     InvalidInput,
@@ -20,7 +21,8 @@ from onward.errors import (
     Unauthorized,
     WorkspaceNotFound,
 )
-from onward.service import machines, sessions, tokens, workspaces
+from onward.service import machines, opening, running, sessions, tokens, workspaces
+from onward.service.opening import EngineFacts
 from onward.service.platform import Platform
 from onward.service.resolving import FileResolver
 from onward.store.memory import MemoryStore
@@ -206,16 +208,19 @@ def test_a_folder_that_moved_leaves_room_for_another_at_its_old_place(platform: 
 
 
 def test_a_run_works_in_the_folder_it_was_given_until_the_workspace_has_moved(platform: Platform) -> None:
-    from onward.service import running
-
     session = sessions.start(platform, "x", workspace="/p", engine="script")
-    run = running.submit(platform, session.id, "Hello")
-    assert workspaces.folder(platform, run, None) == "/p"
-    assert workspaces.folder(platform, run, "/p/inner") == "/p/inner"
+    facts = EngineFacts(name="script", capabilities=Capabilities())
+
+    def works_in() -> tuple[str | None, str | None]:
+        queued = running.submit(platform, session.id, "Hello", options={"workdir": "/p/inner"})
+        run = running.claim(platform, queued.id, "me", engine="script")
+        prepared = opening.prepare(platform, run, facts)
+        running.settle(platform, run, "completed")
+        return prepared.options.workdir, prepared.folder
+
+    assert works_in() == ("/p/inner", "/p")
     workspaces.move(platform, "/p", machines.register(platform, "tower", []), "/q")
-    assert workspaces.folder(platform, run, "/p/inner") == "/q"
-    nowhere = running.submit(platform, sessions.start(platform, "y", engine="script").id, "Hello")
-    assert workspaces.folder(platform, nowhere, "/z") == "/z"
+    assert works_in() == (None, "/q")
 
 
 def test_a_folder_of_another_machine_is_not_read_here(platform: Platform, tmp_path: Path) -> None:

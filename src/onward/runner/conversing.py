@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from onward.core.capabilities import Resolution, need, resolve
-from onward.core.records import Run
+from onward.core.records import Machine, Run
 from onward.core.routing import Router
 from onward.engines import ENGINES, engine_by_name
 from onward.engines.contract import Engine
@@ -26,7 +26,7 @@ from onward.errors import (
 from onward.runner.desk import in_thread
 from onward.runner.driving import Listener, RunResult
 from onward.runner.executing import execute, execute_and_follow
-from onward.service import delegating, opening, running
+from onward.service import delegating, dispatching, opening, running
 from onward.service.opening import RunOptions
 from onward.service.platform import Platform
 
@@ -57,7 +57,8 @@ async def run_session(
     """Say something in a session and execute what waits there, in order, until this message is answered.
 
     Without ``text`` the run that waits is executed, or everything up to the one that ``waiting`` names. While somebody else
-    works in the session, the message stays queued and the result says so (state ``queued``).
+    works in the session, the message stays queued and the result says so (state ``queued``); so it does when the session's
+    workspace is on another machine, whose runner executes it.
 
     With a ``Router`` several engines may answer: one that fails for a cause that will pass, before it did anything, is
     followed by the next, each in a run of its own (see ``core.routing``).
@@ -84,6 +85,11 @@ async def run_session(
     if text is not None:
         name = engine if isinstance(engine, str) else engine.name if engine else None
         chosen = _engine(engine, name or session.engine, engine_opts or {})
+        if (there := await in_thread(dispatching.machine_for, platform, session_id)) is not None:
+            left = await in_thread(
+                running.submit, platform, session_id, text, engine=chosen.name, options=options
+            )
+            return waiting_there(platform, left, there)
         if (why := chosen.unavailable()) is not None:
             raise EngineUnavailable(engine=chosen.name, why=why)
         fit = fitting(chosen, asked)
@@ -98,6 +104,8 @@ async def run_session(
         if queued is None:
             raise InvalidInput(what="the message", why=f"no text was given and nothing waits in {session_id}")
         mine = queued
+        if (there := await in_thread(dispatching.machine_for, platform, mine.session_id)) is not None:
+            return waiting_there(platform, mine, there)
         chosen = _engine(engine, mine.engine or session.engine, engine_opts or {})
         with contextlib.suppress(
             InvalidInput
@@ -173,6 +181,12 @@ async def _routed(
     if result is None:
         raise refused or InvalidInput(what="the engines to choose from", why="there is none to try")
     return result
+
+
+def waiting_there(platform: Platform, run: Run, machine: Machine) -> RunResult:
+    """Return the result of a run that another machine executes: that one has the session's workspace."""
+    why = dispatching.why_waiting(platform, run).rstrip(".")
+    return _waiting(run, why or f"{machine.name} executes it")
 
 
 def _waiting(run: Run, why: str) -> RunResult:

@@ -8,7 +8,7 @@ which holds none of their engines' conversations: they open as restored or seede
 from __future__ import annotations
 
 from onward.core import ids as make
-from onward.core.records import Machine, Run, Session, Workspace
+from onward.core.records import Machine, Session, Workspace
 from onward.errors import InvalidInput, WorkspaceNotFound
 from onward.service import machines
 from onward.service.platform import Platform
@@ -103,13 +103,7 @@ def is_here(platform: Platform, workspace: Workspace) -> bool:
     return workspace.machine_id is None or workspace.machine_id == platform.machine_id
 
 
-def folder(platform: Platform, run: Run, given: str | None) -> str | None:
-    """Return the folder that a run works in: what it was given, else that of its session's workspace.
-
-    Once the workspace has moved, what a run was given before is a folder of another machine, or one that is gone.
-    """
-    session = platform.store.session(run.session_id)
-    workspace = None if session is None else of_session(platform, session)
-    if workspace is None or (given is not None and workspace.moved_at is None):
-        return given
-    return workspace.path
+def has_moved(platform: Platform, session: Session) -> bool:
+    """Whether the workspace of a session has ever moved: then a folder that one of its runs was given may be gone."""
+    workspace = of_session(platform, session)
+    return workspace is not None and workspace.moved_at is not None
