@@ -92,6 +92,8 @@ CARRIED_OPTIONS = (
     "policies",
     "allowed_tools",
     "denied_tools",
+    "memory",
+    "window",
 )
 """What a successor's first run keeps of how its predecessor was run. How much history was given is not among it: a
 successor begins with its projection, whatever mode and limits the earlier conversation was replayed with. What it may do and
