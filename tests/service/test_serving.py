@@ -71,7 +71,7 @@ class Lines:
     """What a runner says, to be waited for. Made inside the loop that it is used in."""
 
     def __init__(self) -> None:
-        self._lines = Lines()
+        self._lines: list[str] = []
         self._more = asyncio.Event()
 
     def append(self, line: str) -> None:
