@@ -171,22 +171,28 @@ def test_the_first_engine_is_seeded_once_its_memory_is_gone_and_never_taken_to_h
     assert {way: opened.opening for way, opened in found.items()} == {
         "cut off": "seeded",
         "orderly end": "seeded",
+        "another's turn": "seeded",
         "own memory only": None,
     }
     assert found["cut off"].branch == "ended_in_error"
     assert found["orderly end"].branch == "resume"
     assert "does not know" in found["orderly end"].reason
+    assert found["another's turn"].branch == "other_engine"
+    assert "taken by script" in found["another's turn"].reason
     assert found["own memory only"].state == "failed"
-    assert found["cut off"].told_once
-    assert found["orderly end"].told_once
+    assert all(found[way].told_once for way in found if found[way].opening == "seeded")
 
 
 def test_what_the_first_engine_answers_shows_that_it_remembers_nothing(work: Work) -> None:
     list(again(SHORT, work))
 
     asked = [event.seq for event in log_of(work) if event.kind == "message" and said(event) == AGAIN]
-    replies = [said(event) for event in log_of(work) if event.seq > asked[0] and event.actor == "agent"]
-    assert replies == ["I hold 0 earlier prompts."] * 2
+    replies = [
+        said(event)
+        for event in log_of(work)
+        if event.seq > asked[0] and event.kind == "message" and event.source.engine == "acp"
+    ]
+    assert replies == ["I hold 0 earlier prompts."] * 3
 
 
 # What another engine is given
@@ -278,7 +284,7 @@ def test_what_only_a_successful_call_put_out_is_in_no_brief_however_large() -> N
 
     assert report.from_tools == 1
     assert report.reaches[-1].present == 7
-    assert [reach.present for reach in report.reaches] == sorted(reach.present for reach in report.reaches)
+    assert all(report.reaches[0].present <= reach.present for reach in report.reaches)
 
 
 def test_what_fits_a_brief_without_a_model_is_what_it_held_when_it_was_asked() -> None:

@@ -47,9 +47,9 @@ MOST_CHARS: Final = 1_000_000
 """More than any scene has."""
 BOUNDS: Final = (
     Bounds(),
-    Bounds(chars=2 * CHARS),
     Bounds(rows=2 * ROWS),
-    Bounds(rows=MOST_EVENTS, chars=2 * CHARS),
+    Bounds(rows=MOST_EVENTS),
+    Bounds(chars=2 * CHARS),
     Bounds(rows=MOST_EVENTS, chars=MOST_CHARS),
 )
 """Bounds of a brief for which it is counted, without a model, how often what answers would be in it."""
@@ -359,13 +359,13 @@ def _lines(waking: Waking) -> Iterator[str]:
         openings = _counted(opened.opening or f"not opened, {opened.state}" for opened in of)
         told = ", ".join(f"{name} {count} of {len(of)}" for name, count in openings.items())
         once = sum(opened.told_once for opened in of)
-        yield f"  {way:<16} {told}; the brief once in its new memory: {once}\n    {of[0].reason}\n"
+        yield f"  {way:<15} {told}; the brief once in its new memory: {once}\n    {of[0].reason}\n"
     yield (
         "what answers would be in a brief, by its bounds "
         f"({waking.from_tools} answers are output of tools, which no brief shows)\n"
     )
     for reach in waking.reaches:
-        rows = f"{reach.rows:>4} rows" if reach.rows <= ROWS else " all rows"
+        rows = f"{reach.rows:>4} rows" if reach.rows < MOST_EVENTS else " all rows"
         yield (
             f"  {rows}, {reach.chars:>9,} characters: {reach.present} of {reach.questions}"
             f" (holds {reach.shown:.0f} rows, {reach.size:,.0f} characters)\n"

@@ -37,6 +37,7 @@ from onward.core.lines import said
 from onward.core.records import Run
 from onward.engines.acp import AcpEngine
 from onward.engines.contract import Signal, TextDelta
+from onward.engines.script import Say, ScriptEngine
 from onward.errors import EngineError
 from onward.library import Onward
 from onward.runner import RunResult
@@ -56,9 +57,10 @@ AGAIN: Final = "Where were we?"
 """What the first engine is asked once its memory is gone."""
 
 Step = dict[str, Any]
-Way = Literal["cut off", "orderly end", "own memory only"]
-"""What came before the first engine is opened again, its files being gone: the kill; a turn that ended well; the same, and
-it is asked to go on in its own memory or not at all."""
+Way = Literal["cut off", "orderly end", "another's turn", "own memory only"]
+"""What came before the first engine is opened again, its files being gone: the kill; a turn of its own that ended well; a
+turn that another engine took; a turn of its own, and it is asked to go on in its own memory or not at all."""
+WAYS: Final[tuple[Way, ...]] = ("cut off", "orderly end", "another's turn", "own memory only")
 
 
 class Moments:
@@ -203,9 +205,13 @@ def turns_of(scene: Scene) -> list[tuple[str, list[Step]]]:
 
 def again(scene: Scene, work: Work) -> Iterable[Again]:
     """Open the first engine again in its own conversation, in every way, its memory being gone each time."""
-    ways: tuple[Way, ...] = ("cut off", "orderly end", "own memory only")
     with work.open() as log:
-        for way in ways:
+        for way in WAYS:
+            if way == "another's turn":
+                work.moments.later(BETWEEN)
+                log.run(
+                    work.session, AGAIN, engine=ScriptEngine(script=[Say(text="I have only read along.")])
+                )
             forget(work.folder)
             work.moments.later(BETWEEN)
             result = log.run(
