@@ -255,9 +255,11 @@ class ClaudeProcess:
             if self.child.loop is not asyncio.get_running_loop():
                 await self.child.stop()
                 return
-            for task in self._asks.values():
+            asked = tuple(self._asks.values())
+            for task in asked:
                 task.cancel()
             await self._held.aclose()
+            await asyncio.gather(*asked, return_exceptions=True)
         finally:
             self._kept.close()
 
