@@ -152,6 +152,12 @@ def surface_imports_surface(all_modules: list[Module]) -> Iterator[str]:
             there = surface(target)
             if here and there and here != there:
                 yield f"{module.at(node)}: the surface {here} may not import the surface {there}"
+        # Importing by a name in a text is importing all the same. The table that starts surfaces stands above them.
+        for text in ast.walk(module.tree):
+            if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                there = surface(text.value) if text.value.startswith("onward.surfaces.") else ""
+                if here and there and here != there:
+                    yield f"{module.at(text)}: the surface {here} may not name the surface {there}; start_of does"
 
 
 def impure_core(all_modules: list[Module]) -> Iterator[str]:
@@ -282,6 +288,7 @@ def test_no_test_sleeps() -> None:
         (wrong_direction, "onward.somewhere", ""),
         (surface_imports_surface, "onward.surfaces.cli.main", "from onward.surfaces.http import app"),
         (surface_imports_surface, "onward.surfaces.mcp", "from .cli import main"),
+        (surface_imports_surface, "onward.surfaces.cli.x", "import_module('onward.surfaces.http.serving')"),
         (impure_core, "onward.core.x", "import click"),
         (impure_core, "onward.core.x", "import os.path"),
         (impure_core, "onward.core.x", "from time import time"),
@@ -313,6 +320,8 @@ def test_a_rule_catches_what_it_forbids(rule: Rule, name: str, text: str) -> Non
         (wrong_direction, "onward.surfaces.cli.main", "import click\nfrom onward import Onward"),
         (wrong_direction, "onward.testing.x", "import pytest\nfrom onward.store.memory import MemoryStore"),
         (surface_imports_surface, "onward.surfaces.cli.main", "from onward.surfaces.cli import printing"),
+        (surface_imports_surface, "onward.surfaces.cli.main", "from onward.surfaces import start_of"),
+        (surface_imports_surface, "onward.surfaces", "PLACES = {'http': 'onward.surfaces.http.serving'}"),
         (
             impure_core,
             "onward.core.x",
