@@ -11,12 +11,23 @@ from typing import Any
 import pytest
 from tests.service.conversations import World, bodies, queued, script, texts
 
-from onward.core.bodies import Message, Reasoning, RunChange, SessionChange, ToolCall, ToolResult, Usage
+from onward.core.bodies import (
+    Message,
+    Plan,
+    PlanStep,
+    Reasoning,
+    RunChange,
+    SessionChange,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from onward.core.records import Run
 from onward.engines.contract import (
     Capabilities,
     Finished,
     Measured,
+    Noted,
     Said,
     Signal,
     Started,
@@ -554,3 +565,34 @@ def test_a_call_of_a_tool_that_nobody_offers_is_answered_and_recorded(world: Wor
     events = world.events(session.id)
     (call,), (answer,) = bodies(events, ToolCall), bodies(events, ToolResult)
     assert (answer.call, answer.status) == (call.call, "error")
+
+
+class Planning:
+    """An engine that notes a plan, counting its revisions from one in every turn."""
+
+    name = "script"
+    capabilities = Capabilities()
+
+    def unavailable(self) -> str | None:
+        return None
+
+    async def run(self, turn: Turn) -> AsyncIterator[Signal]:
+        yield Started()
+        for number in (1, 2):
+            step = PlanStep(id="s1", text=f"{turn.input} {number}")
+            yield Noted(kind="plan", body=Plan(revision=number, steps=(step,)))
+        yield Finished(status="completed")
+
+
+@pytest.mark.requirement("P6")
+def test_the_revisions_of_an_engines_plan_go_on_from_those_of_the_session(world: World) -> None:
+    session = world.log.start(engine="script")
+    for text in ("First", "Second"):
+        world.log.run(session.id, text, engine=Planning())
+    plans = bodies(world.events(session.id), Plan)
+    assert [(plan.revision, plan.steps[0].text) for plan in plans] == [
+        (1, "First 1"),
+        (2, "First 2"),
+        (3, "Second 1"),
+        (4, "Second 2"),
+    ]

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from onward.core import ids as make
-from onward.core.bodies import Message, Recall, SessionChange, ToolResult, Usage
+from onward.core import plans
+from onward.core.bodies import Message, Plan, Recall, SessionChange, ToolResult, Usage
 from onward.core.bodies import RunChange as RunChanged
-from onward.core.codec import body_of, encode
+from onward.core.codec import body_of, decode, encode
 from onward.core.continuation import carried_message
 from onward.core.events import PERSON, Event, NewEvent, Source
 from onward.core.mentions import MARK
@@ -251,10 +252,29 @@ def heartbeat(platform: Platform, run: Run, *, lease: float = LEASE_SECONDS) -> 
 def record(
     platform: Platform, run: Run, events: Iterable[NewEvent], *, drop_draft: bool = False
 ) -> tuple[Event, ...]:
-    """Append what an engine said. Raises LeaseLost when the run is no longer held."""
-    append = Append(session_id=run.session_id, events=tuple(events), run_id=run.id, fence=run.fence)
+    """Append what an engine said. Raises LeaseLost when the run is no longer held.
+
+    An engine counts the revisions of its plan from one in every turn; here they go on from those of the session.
+    """
+    events = tuple(events)
+    if any(event.kind == "plan" for event in events):
+        events = _revised(platform, run, events)
+    append = Append(session_id=run.session_id, events=events, run_id=run.id, fence=run.fence)
     drafts = (run.id,) if drop_draft else ()
     return platform.store.commit(Batch(appends=(append,), drop_drafts=drafts)).events
+
+
+def _revised(platform: Platform, run: Run, events: Sequence[NewEvent]) -> tuple[NewEvent, ...]:
+    """Return events whose plans are the next revisions of the session's."""
+    plan = sessions.plan_of(sessions.state(platform, platform.session(run.session_id)))
+    out = []
+    for event in events:
+        body = decode(event.kind, event.body) if event.kind == "plan" else None
+        if isinstance(body, Plan):
+            plan = plans.revised(plan, body.steps, closed=body.closed)
+            event = msgspec.structs.replace(event, body=encode(plan))
+        out.append(event)
+    return tuple(out)
 
 
 def keep_draft(platform: Platform, run: Run, text: str) -> None:
