@@ -122,7 +122,7 @@ def show(call: Call) -> int:
                         kind: shapes.event(state[kind]) if kind in state else None
                         for kind in ("plan", "pins")
                     },
-                    "runs": [shapes.run(run) for run in runs],
+                    "runs": [shapes.run(run, platform) for run in runs],
                     "pressure": None
                     if full is None
                     else {"tokens": full.tokens, "window": full.window, "share": full.share},
@@ -150,7 +150,8 @@ def show(call: Call) -> int:
                 f"  context: {full.tokens:,} of {full.window:,} tokens at the newest request ({full.share:.0%})"
             )
         for run in runs:
-            screen.flow(f"{run.id} {run.state} {run.engine}{': ' + run.reason if run.reason else ''}", "  ")
+            why = shapes.reason(run, platform)
+            screen.flow(f"{run.id} {run.state} {run.engine}{': ' + why if why else ''}", "  ")
     return 0
 
 

@@ -25,7 +25,7 @@ from onward.library import Onward
 from onward.runner import RunResult
 from onward.service import referencing, running, sessions
 from onward.service.platform import Platform
-from onward.surfaces.cli import addresses, choosing, governing, screen
+from onward.surfaces.cli import addresses, choosing, elsewhere, governing, screen
 from onward.surfaces.cli.grammar import Call, UsageError
 from onward.surfaces.cli.opened import opened
 
@@ -46,6 +46,13 @@ def run(call: Call) -> int:
         if given is None and title is None and folder is not None:
             session = sessions.current(platform, folder)
             title = None if session or text is None else " ".join(text.split())[:TITLE]
+        if session is not None and (there := elsewhere.machine_for(platform, session)) is not None:
+            left = elsewhere.leave(call, platform, session, text, there, run_options(call, None))
+            if call.json:
+                screen.document(shape(left))
+            elif not call.quiet:
+                tell(left, session.id)
+            return 0
         queued = running.next_queued(platform, session.id) if session and text is None else None
         if text is None and queued is None:
             raise InvalidInput(what="the message", why="no text was given and nothing waits in this session")
@@ -61,6 +68,7 @@ def run(call: Call) -> int:
                 referencing.prepare(platform, None, text)
             session = sessions.start(platform, title or "", workspace=folder, engine=engine_of(engine))
         folder = folder or folder_of(platform, session)
+        platform = elsewhere.here(platform, None if isinstance(engine, Router) else engine)
         result = answer(call, platform, session.id, text, engine, folder=folder)
         if call.json:
             screen.document(shape(result))
@@ -93,7 +101,7 @@ def said(call: Call) -> tuple[str | None, str | None]:
 def folder_of(platform: Platform, session: Session) -> str | None:
     """Return the folder that a session is about, if it is on this machine."""
     place = platform.store.workspace_by_id(session.workspace_id) if session.workspace_id else None
-    return place.path if place and os.path.isdir(place.path) else None
+    return place.path if place and place.machine_id is None and os.path.isdir(place.path) else None
 
 
 def answer(
@@ -110,10 +118,7 @@ def answer(
 
     Raises EngineError for one that did not complete.
     """
-    options: dict[str, Any] = {"workdir": folder, "model": call["model"], "memory": call.values.get("memory")}
-    options = {key: value for key, value in options.items() if value is not None} | governing.options(call)
-    if call.values.get("window"):
-        options["window"] = parse_window(call["window"])
+    options = run_options(call, folder)
     watcher = None if call.json else Watcher(quiet=call.quiet)
     result = Onward(platform).run(
         session_id,
@@ -134,6 +139,15 @@ def answer(
             **shape(result),
         )
     return result
+
+
+def run_options(call: Call, folder: str | None) -> dict[str, Any]:
+    """Return what the options of a command say about its run."""
+    options: dict[str, Any] = {"workdir": folder, "model": call["model"], "memory": call.values.get("memory")}
+    options = {key: value for key, value in options.items() if value is not None} | governing.options(call)
+    if call.values.get("window"):
+        options["window"] = parse_window(call["window"])
+    return options
 
 
 def platform_engine(platform: Platform, result: RunResult, engine: Engine | Router) -> str:

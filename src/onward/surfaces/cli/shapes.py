@@ -88,8 +88,8 @@ def link(record: Link) -> dict[str, Any]:
     }
 
 
-def run(record: Run) -> dict[str, Any]:
-    """Return a run."""
+def run(record: Run, platform: Platform) -> dict[str, Any]:
+    """Return a run; of one that waits, the reason says what for."""
     return {
         "id": record.id,
         "session": record.session_id,
@@ -101,6 +101,15 @@ def run(record: Run) -> dict[str, Any]:
         "created_at": iso(record.created_at),
         "started_at": None if record.started_at is None else iso(record.started_at),
         "ended_at": None if record.ended_at is None else iso(record.ended_at),
-        "reason": record.reason,
+        "reason": reason(record, platform),
         "usage": msgspec.Raw(record.usage) if record.usage else None,
     }
+
+
+def reason(record: Run, platform: Platform) -> str | None:
+    """Return why a run ended as it did or, of one that waits, what it waits for."""
+    if record.state != "queued":
+        return record.reason
+    from onward.service import dispatching  # late: few runs wait
+
+    return dispatching.why_waiting(platform, record) or None
