@@ -14,9 +14,12 @@ from typing import Final
 
 import msgspec
 
+from onward.core.bodies import SessionChange
+from onward.core.codec import body_of
 from onward.core.events import Event
 from onward.errors import InvalidInput, LimitExceeded
 from onward.service.platform import Platform
+from onward.store.contract import Store
 
 PAGE: Final = 100
 """Events a page, unless asked otherwise."""
@@ -126,3 +129,78 @@ def follow(
         )
         yield from stretch.events
         after = stretch.after
+
+
+class Continued(msgspec.Struct, frozen=True, kw_only=True):
+    """A session went on in another one."""
+
+    seq: int
+    """The event that says so."""
+    successor: str
+    link: str
+    manifest: str | None
+    title: str
+    reason: str
+    at: int
+    """Microseconds since 1970."""
+
+
+class News(msgspec.Struct, frozen=True, kw_only=True):
+    """How a session stands that something happened in."""
+
+    session: str
+    title: str
+    head: int
+    """The number of its newest event."""
+    run: str | None
+    """Its newest run."""
+    state: str | None
+    """The state of that run."""
+    archived: bool
+    created_at: int
+    updated_at: int
+
+
+def continued(store: Store, event: Event) -> Continued | None:
+    """Return what an event says about the continuation of its session; None for one that says nothing about it."""
+    if event.kind != "session":
+        return None
+    body = body_of(event)
+    if not isinstance(body, SessionChange) or body.change != "continued" or body.other is None:
+        return None
+    link = store.link(body.link) if body.link else None
+    return Continued(
+        seq=event.seq,
+        successor=body.other,
+        link=body.link or "",
+        manifest=link.manifest_id if link is not None else None,
+        title=body.title or "",
+        reason=body.reason or "",
+        at=event.at,
+    )
+
+
+def news(platform: Platform, *, since: str | None = None) -> tuple[list[News], str]:
+    """Return the sessions of the account in which something happened after a cursor, and the next cursor.
+
+    A session that was written to often stands there once, as it is now. Ask again while the cursor moves on; without one,
+    what comes back is the cursor of this moment. Raises InvalidInput for a cursor of another log.
+    """
+    named, after = platform.store.touched(platform.account_id, since=since)
+    found = []
+    for session_id in named:
+        session = platform.session(session_id)
+        run = next(iter(platform.store.runs(session_id, limit=1)), None)
+        found.append(
+            News(
+                session=session.id,
+                title=session.title,
+                head=session.head_seq,
+                run=run.id if run else None,
+                state=run.state if run else None,
+                archived=session.archived,
+                created_at=session.created_at,
+                updated_at=session.updated_at or session.created_at,
+            )
+        )
+    return found, after

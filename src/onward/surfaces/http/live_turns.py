@@ -1,0 +1,66 @@
+"""Turns: who of those who follow may send next, a few in each round of the event loop.
+
+When a session with a thousand readers gets an event, a thousand tasks want to run at once, and whatever else the process
+does would wait until all of them have. So a reader asks for a turn, and in each round of the loop a few get one, in the
+order of asking; everything else that the loop has to do happens in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final
+
+AT_ONCE: Final = 16
+"""Turns in a round: about a millisecond of sending."""
+
+
+class Subscriber:
+    """One reader of a stream."""
+
+    __slots__ = ("account", "asked", "ending", "heard_at", "sending_since", "turn")
+
+    def __init__(self, account: str, *, now: float) -> None:
+        self.account = account
+        self.turn = asyncio.Event()
+        """Set when it may look for something to send."""
+        self.asked = False
+        """It waits for a turn."""
+        self.ending: str | None = None
+        """Why the stream is over; None while it is not."""
+        self.heard_at = now
+        """When something was sent last, by the loop's clock."""
+        self.sending_since: float | None = None
+        """Since when it waits for the reader to take what was sent."""
+
+    def is_over(self) -> bool:
+        """Whether its stream is to end."""
+        return self.ending is not None
+
+
+class Turns:
+    """The queue of those who want a turn. For one event loop."""
+
+    def __init__(self, at_once: int = AT_ONCE) -> None:
+        self._at_once = at_once
+        self._waiting: deque[Subscriber] = deque()
+        self._due = False
+
+    def ask(self, subscriber: Subscriber) -> None:
+        """Give a reader a turn, in this round or a later one. Asked twice before it came, it is one."""
+        if subscriber.asked:
+            return
+        subscriber.asked = True
+        self._waiting.append(subscriber)
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_soon(self._round)
+
+    def _round(self) -> None:
+        for _ in range(min(self._at_once, len(self._waiting))):
+            subscriber = self._waiting.popleft()
+            subscriber.asked = False
+            subscriber.turn.set()
+        self._due = bool(self._waiting)
+        if self._due:
+            asyncio.get_running_loop().call_soon(self._round)
