@@ -17,7 +17,7 @@ from onward.engines.contract import Capabilities
 from onward.errors import Conflict, LeaseLost
 from onward.library import Onward
 from onward.runner.desk import LocalDesk
-from onward.service import dispatching, entries, machines, running, sessions, workspaces
+from onward.service import dispatching, entries, machines, opening, running, sessions, workspaces
 from onward.service.hinting import Hint, Hints, hinting
 from onward.service.opening import EngineFacts
 from onward.service.platform import Platform
@@ -243,3 +243,17 @@ def test_whoever_listens_hears_which_sessions_were_written_to(platform: Platform
     stop()
     queue(there)
     assert len(heard) == 2
+
+
+@pytest.mark.requirement("L3")
+def test_what_an_engine_is_given_can_be_asked_for_again(platform: Platform, tower: Machine) -> None:
+    queue(platform)
+    run = claim(platform, tower, "one")
+    assert run is not None
+    able = Capabilities(memory=True, chooses_id=True, reads="text")
+    facts = EngineFacts(name="script", capabilities=able, machine=tower.id)
+    first, again = (opening.prepare(platform, run, facts) for _ in range(2))
+    assert first.new_id is not None
+    assert again == first
+    (begun,) = platform.store.engine_sessions(run.session_id)
+    assert begun.native_id == first.new_id

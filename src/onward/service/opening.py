@@ -22,6 +22,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from onward.core import digests
 from onward.core.bodies import BriefContext, Message, Notice, OpeningFacts, Relay, SessionChange
 from onward.core.brief import CHARS, PREAMBLE, Bounds
 from onward.core.codec import body_of, loads
@@ -254,6 +255,8 @@ def _decided(
     if able.memory and options.continuation in ("auto", "native"):
         known = platform.store.engine_sessions(run.session_id)
         row = next((found for found in known if found.engine == engine.name), None)
+        if row is not None and row.native_id == _id_for(run, engine):
+            row = None  # this run chose it a moment ago, and the answer was lost: no engine has heard of it
     if row is not None:
         previous = previous_turn(platform, run)
         recorded = _recorded(platform, row) if engine.capabilities.restore else ()
@@ -409,6 +412,12 @@ def confirmed(prepared: Prepared, engine: EngineFacts, started: Started) -> Open
     return msgspec.structs.replace(told, given=None, scope=None, rows=0, oldest=None, newest=None)
 
 
+def _id_for(run: Run, engine: EngineFacts) -> str:
+    """Return the id of a conversation that a run begins: the same one, however often its runner has to ask for it."""
+    named = f"{run.id} {run.fence} {engine.name}".encode()
+    return str(uuid.UUID(bytes=digests.sha256(named).digest()[:16], version=4))
+
+
 def _chosen_id(platform: Platform, run: Run, engine: EngineFacts) -> str | None:
     """Choose the id of a conversation that the engine is to begin, and write it down before the engine knows of it.
 
@@ -416,7 +425,7 @@ def _chosen_id(platform: Platform, run: Run, engine: EngineFacts) -> str | None:
     """
     if not engine.capabilities.chooses_id:
         return None
-    new = str(uuid.UUID(bytes=platform.ids.salt(), version=4))
+    new = _id_for(run, engine)
     begun = EngineSession(
         session_id=run.session_id,
         engine=engine.name,
