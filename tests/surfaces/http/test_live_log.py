@@ -1,4 +1,4 @@
-"""The shared log and the channels: whatever happens in whatever order, each reader gets exactly what it has not, in order."""
+"""The shared log and the channels: whatever happens in whatever order, each reader gets what it has not, once, in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onward.surfaces.http.live_log import BLOCK, SharedLog
 
 def frame(seq: int) -> bytes:
     """An event of a size that differs from its neighbours'."""
-    return f"id: {seq}\nevent: event\ndata: {{\"seq\":{seq},\"x\":\"{'x' * (seq % 7)}\"}}\n\n".encode()
+    return f'id: {seq}\nevent: event\ndata: {{"seq":{seq},"x":"{"x" * (seq % 7)}"}}\n\n'.encode()
 
 
 def seqs(data: bytes) -> list[int]:
@@ -46,7 +46,7 @@ def test_every_reader_gets_exactly_what_follows_its_cursor_whatever_is_kept(
     readers: list[list[Any]] = []  # cursor at the start, cursor now, what came
 
     def take(reader: list[Any]) -> None:
-        start, cursor, got = reader
+        _, cursor, got = reader
         if cursor == head:
             return
         found = log.after("s", cursor)
@@ -134,7 +134,7 @@ def test_readers_that_come_go_and_are_cut_off_while_others_write_get_every_event
             for start, reader in readers:
                 while True:
                     got = reader.seqs
-                    if got and got[-1] == head or not got and start == head:
+                    if (got[-1] if got else start) == head:
                         break
                     if reader.ended or reader._gone.is_set():
                         await reader.over()
