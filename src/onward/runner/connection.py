@@ -54,6 +54,7 @@ class Connection:
         *,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self.url = url.rstrip("/")
         self.clock = clock
@@ -64,7 +65,9 @@ class Connection:
         # A proxy is for what lies outside; it would see what a server of this machine is told.
         outside = place.host not in ("127.0.0.1", "localhost", "::1")
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        self._client = httpx2.AsyncClient(base_url=self.url, headers=headers, trust_env=outside)
+        self._client = httpx2.AsyncClient(
+            base_url=self.url, headers=headers, trust_env=outside, transport=transport
+        )
 
     async def aclose(self) -> None:
         """Let go of what is open."""
