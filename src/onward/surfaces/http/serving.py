@@ -16,6 +16,7 @@ import ipaddress
 import logging
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -38,6 +39,10 @@ GRACE: Final = 300.0
 CLOSING: Final = 5
 """Seconds in which open requests may finish."""
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+SWITCH_SECONDS: Final = 0.0005
+"""How long a worker thread keeps the interpreter while the event loop wants it. Python's own 5 ms would stall every stream."""
+UNREAD_SECONDS: Final = 30
+"""How long a connection may stand on which nothing that was sent is taken, even after we have closed it."""
 
 
 class _Server(uvicorn.Server):
@@ -68,6 +73,8 @@ def serve(
     ``engines`` are those that this machine executes runs with; without any, it only serves. Raises InvalidInput for a place
     that is not loopback while there is no token, OSError for one that cannot be listened at.
     """
+    sys.setswitchinterval(SWITCH_SECONDS)
+    _allow_many_connections()
     house = House(platform) if lease is None else House(platform, lease=lease)
     usable = _usable_tokens(platform)
     secret = None
@@ -202,12 +209,26 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
+def _allow_many_connections() -> None:
+    """Let this process open as many files as it may: every stream is one."""
+    try:
+        import resource
+    except ImportError:  # no such limit on this system
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def _listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With its protocol named, asyncio sends answers at once; else each would wait 40 ms for an acknowledgement.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # what is accepted inherits it
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_SECONDS * 1000)
         listener.bind((host.strip("[]"), port))
         listener.listen(1024)
     except OSError as error:
