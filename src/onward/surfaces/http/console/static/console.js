@@ -1,0 +1,215 @@
+// The console's script: what reading does not need. New events as they come, text as it is written, and a few keys.
+//
+// Everything is a hint that something is to be fetched: the server says up to which number there are events, the page asks
+// for what follows the last it has, and puts each article where its number belongs. So nothing is lost and nothing comes twice,
+// whatever connection breaks and however often. No markup is ever made of text here.
+"use strict";
+
+(() => {
+  const main = document.getElementById("main");
+  const news = document.getElementById("news");
+  const csrf = () => document.querySelector('meta[name="csrf"]')?.content ?? "";
+
+  // Told to whoever cannot see it, at most once a second, the newest word last.
+  let waiting = "";
+  let telling = 0;
+  function tell(text) {
+    waiting = text;
+    if (telling) return;
+    telling = setTimeout(() => { news.textContent = waiting; telling = 0; }, 1000);
+  }
+
+  // Ages, as they pass.
+  const AGES = [[120, 1, "s"], [7200, 60, "min"], [172800, 3600, "h"], [Infinity, 86400, "d"]];
+  function ages() {
+    const now = Date.now();
+    for (const time of document.querySelectorAll("time[data-ago]")) {
+      const seconds = Math.max(0, Math.floor((now - Date.parse(time.dateTime)) / 1000));
+      if (Number.isNaN(seconds)) continue;
+      const [, size, unit] = AGES.find(([limit]) => seconds < limit);
+      const told = `${Math.floor(seconds / size)} ${unit} ago`;
+      if (time.textContent !== told) time.textContent = told;
+    }
+  }
+  setInterval(ages, 20_000);
+
+  // Ctrl+Enter (or Cmd) sends; a form that was sent is not sent again by a second press.
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches("textarea")) {
+      event.preventDefault();
+      event.target.form?.requestSubmit();
+    }
+    if (event.key === "Escape") {
+      for (const menu of document.querySelectorAll("details.menu[open], details.start[open]")) {
+        menu.open = false;
+        menu.querySelector("summary").focus();
+      }
+    }
+  });
+  document.addEventListener("click", (event) => {
+    for (const menu of document.querySelectorAll("details.menu[open]")) {
+      if (!menu.contains(event.target)) menu.open = false;
+    }
+  });
+  addEventListener("pageshow", () => {
+    for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+  });
+  document.addEventListener("submit", (event) => {
+    if (event.target.dataset.sent) event.preventDefault();
+    else event.target.dataset.sent = "1";
+  });
+
+  const timeline = document.getElementById("timeline");
+  if (!timeline || !main.dataset.session) return;
+  const base = `/sessions/${encodeURIComponent(main.dataset.session)}`;
+  const end = document.getElementById("end");
+  const draft = document.getElementById("draft");
+  const below = document.getElementById("new-below");
+  const offline = document.getElementById("offline");
+  const live = main.dataset.last !== "0" || main.dataset.head === "0";
+  let last = Number(main.dataset.last);
+
+  // Whether the newest is in view: only then does the page move along.
+  function atEnd() {
+    return document.documentElement.scrollHeight - (scrollY + innerHeight) < 160;
+  }
+  function toEnd() {
+    scrollTo(0, document.documentElement.scrollHeight);
+    below.hidden = true;
+  }
+  addEventListener("scroll", () => { if (atEnd()) below.hidden = true; }, { passive: true });
+  below.addEventListener("click", (event) => { event.preventDefault(); toEnd(); });
+
+  // One article a number. One that is there already is only replaced by one into which more was folded.
+  function place(article) {
+    const there = document.getElementById(article.id);
+    if (there && there.closest(".event") === there) {
+      if (Number(there.dataset.upto) >= Number(article.dataset.upto)) return false;
+      const open = there.querySelector("details")?.open;
+      there.replaceWith(article);
+      if (open) article.querySelector("details").open = true;
+      return true;
+    }
+    if (there) return false;
+    const seq = Number(article.dataset.seq);
+    let before = null;
+    for (let one = timeline.lastElementChild; one; one = one.previousElementSibling) {
+      if (one.dataset.seq && Number(one.dataset.seq) > seq) before = one;
+      else if (one.dataset.seq) break;
+    }
+    timeline.querySelector(":scope > .empty")?.remove();
+    timeline.insertBefore(article, before);
+    return true;
+  }
+
+  function announce(name, detail) {
+    document.dispatchEvent(new CustomEvent(name, { detail }));
+  }
+
+  function lowest() {
+    return timeline.querySelector(":scope > [data-seq]")?.dataset.seq ?? last + 1;
+  }
+
+  // One fetch at a time; whoever asks meanwhile waits for the one that is under way, which goes as far as anybody asked.
+  let fetching = null;
+  let wanted = last;
+  function catchUp(seq) {
+    wanted = Math.max(wanted, seq);
+    fetching ??= fetchNew().finally(() => { fetching = null; });
+    return fetching;
+  }
+  async function fetchNew() {
+    let fresh = 0;
+    const follow = atEnd();
+    try {
+      while (last < wanted) {
+        const answer = await fetch(`${base}/timeline?after=${last}&from=${lowest()}`, { headers: { "HX-Request": "true" } });
+        if (!answer.ok) throw new Error(`status ${answer.status}`);
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        const reached = page.querySelector("template.reached");
+        for (const article of page.querySelectorAll("article[data-seq]")) {
+          const made = document.importNode(article, true);
+          if (place(made)) { fresh += 1; globalThis.htmx?.process?.(made); }
+        }
+        const now = Number(reached?.dataset.last ?? last);
+        if (now <= last) break;
+        last = now;
+        main.dataset.last = String(last);
+      }
+    } catch {
+      setTimeout(() => catchUp(wanted), 2000);
+    }
+    if (!fresh) return;
+    tell(fresh === 1 ? "1 new event" : `${fresh} new events`);
+    ages();
+    if (follow) toEnd();
+    else below.hidden = false;
+    announce("onward:grown", { last });
+  }
+
+  // What stands beside the timeline, fetched again when the server says that it changed, not more often than every second.
+  let asked = 0;
+  function freshFacts() {
+    if (asked) return;
+    asked = setTimeout(async () => {
+      asked = 0;
+      const facts = document.getElementById("facts");
+      if (facts.contains(document.activeElement) && document.activeElement.matches("input, select, textarea")) return;
+      const answer = await fetch(`${base}/facts`, { headers: { "HX-Request": "true" } }).catch(() => null);
+      if (!answer?.ok) return;
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const state = page.getElementById("state-now");
+      if (state) document.getElementById("state").replaceChildren(document.importNode(state.content, true));
+      const focused = document.activeElement?.closest("#facts a, #facts button, #facts summary");
+      if (focused) return;
+      facts.replaceChildren(...[...page.body.childNodes].map((node) => document.importNode(node, true)));
+    }, 1000);
+  }
+
+  // Text as it is written. A piece that does not begin where the last one ended begins anew: nothing is guessed.
+  let writing = { run: "", text: "" };
+  function show(run, offset, piece) {
+    const follow = atEnd();
+    const kept = offset > 0 && run === writing.run ? writing.text : "";
+    writing = { run, text: offset <= kept.length ? kept.slice(0, offset) + piece : piece };
+    draft.querySelector(".draft-text").textContent = writing.text;
+    draft.hidden = !writing.text;
+    if (follow) toEnd();
+  }
+
+  function listen() {
+    const stream = new EventSource(`${base}/live?after=${last}`);
+    const data = (event) => { try { return JSON.parse(event.data); } catch { return {}; } };
+    stream.addEventListener("open", () => { offline.hidden = true; });
+    stream.addEventListener("error", () => {
+      offline.textContent = "The connection is interrupted. What is shown here is as of then; it goes on by itself.";
+      offline.hidden = false;
+      if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
+    });
+    stream.addEventListener("upto", (event) => { catchUp(Number(data(event).seq) || 0); freshFacts(); });
+    stream.addEventListener("draft", (event) => {
+      const { run, offset, text } = data(event);
+      show(String(run ?? ""), Number(offset) || 0, String(text ?? ""));
+    });
+    stream.addEventListener("draft-end", () => show("", 0, ""));
+    stream.addEventListener("state", (event) => { freshFacts(); announce("onward:state", data(event)); });
+    stream.addEventListener("session-continued", async (event) => {
+      const detail = data(event);
+      await catchUp(Number(detail.seq) || 0);
+      freshFacts();
+      announce("onward:continued", detail);
+    });
+    stream.addEventListener("end", (event) => {
+      stream.close();
+      offline.textContent = data(event).message || "You are not signed in here any more.";
+      offline.hidden = false;
+    });
+    addEventListener("pagehide", () => stream.close(), { once: true });
+    addEventListener("pageshow", (event) => { if (event.persisted) listen(); }, { once: true });
+  }
+
+  globalThis.onward = { tell, catchUp, atEnd, csrf };
+  if (!live || !draft) return;
+  if (!location.hash || location.hash === "#end") toEnd();
+  listen();
+})();
