@@ -40,7 +40,9 @@ CLOSING: Final = 5
 """Seconds in which open requests may finish."""
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 SWITCH_SECONDS: Final = 0.0005
-"""How long a worker thread keeps the interpreter while the event loop wants it. Python's own 5 ms would stall every stream."""
+"""How long a worker thread keeps the interpreter while the loop wants it. Python's own 5 ms would stall every stream."""
+MOST_FILES: Final = 16_384
+"""Files that this process opens at most: every connection is one."""
 UNREAD_SECONDS: Final = 30
 """How long a connection may stand on which nothing that was sent is taken, even after we have closed it."""
 
@@ -216,9 +218,10 @@ def _allow_many_connections() -> None:
     except ImportError:  # no such limit on this system
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _listening(host: str, port: int) -> socket.socket:
