@@ -84,6 +84,8 @@ AGENTS: Final = (
         package="@google/gemini-cli",
         known_as=("gemini-cli",),
         model_flag="-m",
+        # Of a command in a terminal of its own it tells others that it ended, and nothing of what it printed.
+        environment={"GEMINI_PTY_INFO": "child_process"},
         our_tools=("mcp_{server}_{tool}",),
         names="id",
         modes={

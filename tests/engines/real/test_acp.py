@@ -130,6 +130,7 @@ def test_a_turn_with_a_tool_call_is_told_as_it_happens(agent: Agent) -> None:
     assert called.name == agent.shell
     assert "echo tool-out" in json.dumps(called.input)
     assert answered.status == "ok"
+    assert "tool-out" in json.dumps(answered.output)
     assert said(signals) == "all done"
     assert "".join(one.text for one in signals if isinstance(one, TextDelta)) == "all done"
     assert end_of(signals) == Finished(status="completed")
