@@ -28,7 +28,7 @@ import msgspec
 
 from onward.bench.quality_asking import Instructed
 from onward.bench.quality_scenes import SCENES, Fact, Scene
-from onward.bench.quality_scoring import declines, pretends, remembers, right, states
+from onward.bench.quality_scoring import declines, mentions, pretends, remembers, right, states
 from onward.bench.waking_cutting import MOST_EVENTS, Again, Work, again, cut_off
 from onward.core.brief import CHARS, ROWS, Bounds, compose_brief, row_of
 from onward.core.budget import MESSAGE_OVERHEAD
@@ -76,7 +76,9 @@ class Woken(msgspec.Struct, frozen=True, kw_only=True):
     present: bool = False
     """Whether the event that answers was among what was given, with the words that answer."""
     other: bool = False
-    """Whether the reply claims something else: neither right, nor that it cannot tell."""
+    """Whether the reply says something else: it is neither right, nor does it say that it cannot tell."""
+    mistaken: bool = False
+    """Whether the reply names a value that the right one may be mistaken for."""
     remembers: bool = False
     """Whether the reply claims a memory of the conversation."""
     pretends: bool = False
@@ -102,6 +104,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     right_when_present: int
     right_when_absent: int
     other: int
+    mistaken: int
     remembers: int
     pretends: int
     tokens: float | None
@@ -239,6 +242,7 @@ def _ask(
         right=reply is not None and right(reply, fact),
         present=work.evidence[fact.asks] in seqs and states(given, fact),
         other=reply is not None and not right(reply, fact) and not declines(reply),
+        mistaken=reply is not None and mentions(reply, msgspec.structs.replace(fact, answers=fact.wrong)),
         remembers=reply is not None and remembers(reply),
         pretends=reply is not None and pretends(reply),
         tokens=count(given) + count(fact.asks) + MESSAGE_OVERHEAD,
@@ -303,6 +307,7 @@ def _row(condition: Condition, answers: Iterable[Woken]) -> Row:
         right_when_present=sum(answer.right for answer in put if answer.present),
         right_when_absent=sum(answer.right for answer in put if not answer.present),
         other=sum(answer.other for answer in put),
+        mistaken=sum(answer.mistaken for answer in put),
         remembers=sum(answer.remembers for answer in put),
         pretends=sum(answer.pretends for answer in put),
         tokens=_mean([answer.tokens for answer in put]),
@@ -338,7 +343,7 @@ def _lines(waking: Waking) -> Iterator[str]:
     )
     yield (
         f"  {'given':<11}{'seeded':>9}{'right':>10}{'share':>7}{'in context':>12}{'right if in':>13}"
-        f"{'else':>6}{'recalls':>9}{'acts':>6}{'tokens':>8}{'read':>7}{'seconds':>9}\n"
+        f"{'else':>6}{'mixed':>7}{'recalls':>9}{'acts':>6}{'tokens':>8}{'read':>7}{'seconds':>9}\n"
     )
     for row in waking.rows:
         read = "" if row.read is None else f"{row.read:,.0f}"
@@ -347,9 +352,12 @@ def _lines(waking: Waking) -> Iterator[str]:
         yield (
             f"  {row.condition:<11}{row.openings.get('seeded', 0):>9}{f'{row.right} of {row.asked}':>10}"
             f"{row.right / row.asked:>7.0%}{row.present:>12}{f'{row.right_when_present} of {row.present}':>13}"
-            f"{row.other:>6}{row.remembers:>9}{row.pretends:>6}{cost}{note}\n"
+            f"{row.other:>6}{row.mistaken:>7}{row.remembers:>9}{row.pretends:>6}{cost}{note}\n"
         )
-    yield "  else: claims something else; recalls: claims to remember; acts: claims to have used a tool. As opened:\n"
+    yield (
+        "  else: says something else, mixed: of these, a value like it; recalls: claims to remember; acts: claims to have\n"
+        "  used a tool. As opened:\n"
+    )
     for row in waking.rows:
         told = "; ".join(f"{reason} ({count})" for reason, count in row.reasons.items())
         yield f"    {row.condition:<11}{', '.join(f'{name} {n}' for name, n in row.openings.items())}: {told}\n"
