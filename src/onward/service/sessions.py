@@ -17,7 +17,7 @@ from onward.core.bodies import Body, Message, Pins, Plan, ProjectionContext, Ses
 from onward.core.codec import Erased, body_of, call_of, encode
 from onward.core.events import PERSON, Event
 from onward.core.records import Link, Machine, Session
-from onward.errors import EventNotFound, InvalidInput, LimitExceeded, WorkspaceNotFound
+from onward.errors import Conflict, EventNotFound, InvalidInput, LimitExceeded, WorkspaceNotFound
 from onward.service import workspaces
 from onward.service.platform import Platform
 from onward.store.contract import Append, Batch, DropBlob, DropNative, Erase, SessionPatch, SessionQuery
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MAX_TITLE = 120
 """Characters of a title."""
+MAX_KEY = 200
+"""Characters of an idempotency key."""
 READ_DEFAULT = 200
 READ_MAX = 1000
 """Events that one read returns at most."""
@@ -204,8 +206,12 @@ def read(
     return Page(session=session, events=tuple(events), next=end + 1 if more else None)
 
 
-def fork(platform: Platform, session_id: str, seq: int | None = None, *, title: str = "") -> Session:
+def fork(
+    platform: Platform, session_id: str, seq: int | None = None, *, title: str = "", key: str | None = None
+) -> Session:
     """Branch from an earlier point: a new session that shares the log up to ``seq`` by reference.
+
+    ``key`` makes it repeat-safe: asking again with the same one returns the branch that it made.
 
     Any event may be the point. One that lies between a tool call and its result is allowed, because a log may hold such a
     pair wherever it was cut off: the branch sees the call, and its transcript answers it with what is true there, that no
@@ -213,6 +219,11 @@ def fork(platform: Platform, session_id: str, seq: int | None = None, *, title: 
     predecessor, so it is its own origin.
     """
     source = platform.session(session_id)
+    if key is not None:
+        if not 1 <= len(key) <= MAX_KEY:
+            raise LimitExceeded(what="an idempotency key", limit=f"1 to {MAX_KEY} characters", found=len(key))
+        if (made := _branch_by(platform, session_id, key)) is not None:
+            return made
     point = source.head_seq if seq is None else seq
     if not 1 <= point <= source.head_seq:
         raise EventNotFound(
@@ -235,23 +246,38 @@ def fork(platform: Platform, session_id: str, seq: int | None = None, *, title: 
         from_session=session_id,
         to_session=branch.id,
         created_at=now,
+        key=key,
         event_id=last.id,
         seq=point,
         actor="user",
     )
     forked = SessionChange(change="forked", other=session_id, link=link.id, event=last.id, title=branch.title)
     branched = SessionChange(change="branched", other=branch.id, link=link.id, event=last.id)
-    platform.store.commit(
-        Batch(
-            sessions=(branch,),
-            links=(link,),
-            appends=(
-                Append(session_id=branch.id, events=(platform.event("session", forked, "user"),)),
-                Append(session_id=session_id, events=(platform.event("session", branched, "user"),)),
-            ),
-        )
+    batch = Batch(
+        sessions=(branch,),
+        links=(link,),
+        appends=(
+            Append(session_id=branch.id, events=(platform.event("session", forked, "user"),)),
+            Append(session_id=session_id, events=(platform.event("session", branched, "user"),)),
+        ),
     )
+    try:
+        platform.store.commit(batch)
+    except Conflict:
+        if key is not None and (made := _branch_by(platform, session_id, key)) is not None:
+            return made
+        raise
     return platform.session(branch.id)
+
+
+def _branch_by(platform: Platform, session_id: str, key: str) -> Session | None:
+    """Return the branch that a key made. Raises InvalidInput for a key that made something else."""
+    done = platform.store.link_by_key(session_id, key)
+    if done is None:
+        return None
+    if done.type != "fork":
+        raise InvalidInput(what="the key", why=f"it was used before, for a {done.type} ({done.id})")
+    return platform.session(done.to_session)
 
 
 def scope(platform: Platform, session: Session) -> tuple[Scope, ...]:
