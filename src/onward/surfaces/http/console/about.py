@@ -26,6 +26,9 @@ RUNS: Final = 8
 CHANGES: Final = 30
 """Newest changes of a session among which its last opening is looked for."""
 
+LOOKED_BACK: Final = 20_000
+"""Newest events that are looked through for them: a page costs the same however long its session is."""
+
 
 class RunView(View, frozen=True, kw_only=True):
     """A run as it stands."""
@@ -236,7 +239,13 @@ def _machine(platform: Platform, on: Machine | None) -> tuple[str, bool | None]:
 
 
 def _opening(platform: Platform, session: Session) -> Telling | None:
-    changes = platform.store.events(session.id, kinds=("session",), limit=CHANGES, newest_first=True)
+    changes = platform.store.events(
+        session.id,
+        after=max(0, session.head_seq - LOOKED_BACK),
+        kinds=("session",),
+        limit=CHANGES,
+        newest_first=True,
+    )
     for event in changes:
         body = body_of(event)
         if isinstance(body, bodies.SessionChange) and body.change == "opening":

@@ -1,8 +1,8 @@
 """Answering: the table of pages, made into something that a browser can be pointed at.
 
 For each request: who is signed in, whether they may, whether a form is one of ours, one handler, and what it answered with
-the headers that every page has. Who is not signed in is sent to sign in and comes back; what went wrong is told on a page, in
-words, with the status that the API would answer.
+the headers that every page has. Who is not signed in is sent to sign in and comes back; what went wrong is told on a page,
+in words, with the status that the API would answer.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class _Endpoint:
                 return _finished(request, signed, answer)
             return await in_thread(_called, page, visit)
         except OnwardError as error:
-            return _drawn(request, signed, told(error))
+            return _drawn(request, signed, telling(error))
 
 
 def _called(page: Page, visit: Visit) -> Response:
@@ -140,7 +140,7 @@ def _drawn(request: Request, signed: signing_in.Signed | None, shown: Shown) -> 
     return HTMLResponse(text, shown.status, headers=HEADERS)
 
 
-def told(error: OnwardError) -> Shown:
+def telling(error: OnwardError) -> Shown:
     """Return the page that tells an error, in its own words."""
     status = failing.status_of(error)
     title = {400: "That cannot be read", 403: "Not allowed", 404: "Nothing here", 429: "Too fast"}.get(

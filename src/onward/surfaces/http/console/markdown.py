@@ -24,28 +24,12 @@ from onward.core.harmless import harmless
 
 LIMIT: Final = 60_000
 """Characters of a text that are read as Markdown; one that is longer is shown as it is."""
-TAGS: Final = frozenset(
-    (
-        "a",
-        "blockquote",
-        "br",
-        "code",
-        "del",
-        "em",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "hr",
-        "li",
-        "ol",
-        "p",
-        "pre",
-        "s",
-        "strong",
-    )
-    + ("table", "tbody", "td", "th", "thead", "tr", "ul")
-)
+# fmt: off
+TAGS: Final = frozenset((
+    "a", "blockquote", "br", "code", "del", "em", "h4", "hr", "li", "ol", "p", "pre", "s", "strong",
+    "table", "tbody", "td", "th", "thead", "tr", "ul",
+))
+# fmt: on
 ATTRIBUTES: Final[dict[str, set[str]]] = {"a": {"href", "title"}, "ol": {"start"}}
 SCHEMES: Final = frozenset(("http", "https", "mailto"))
 
@@ -72,7 +56,8 @@ def _reader() -> MarkdownIt:
     reader.enable(["table", "strikethrough"])
     reader.validateLink = _may_lead  # type: ignore[method-assign]  # what it has it for
     reader.add_render_rule("image", _image)
-    # The page has its own headings, of the first two levels: those of a text come under them.
+    # The page has its own headings, of three levels. Those of a text come under them, all of one level, so that whoever
+    # goes from heading to heading finds none missing in between.
     for rule in ("heading_open", "heading_close"):
         reader.add_render_rule(rule, _heading)
     return reader
@@ -94,9 +79,7 @@ def _image(renderer: RendererHTML, tokens: Sequence[Token], place: int, options:
 def _heading(renderer: RendererHTML, tokens: Sequence[Token], place: int, options: Any, env: Any) -> str:
     """Put a heading of a text under those of the page."""
     del renderer, options, env
-    token = tokens[place]
-    level = min(6, int(token.tag[1]) + 2)
-    return f"<{'/' if token.nesting < 0 else ''}h{level}>"
+    return "</h4>" if tokens[place].nesting < 0 else "<h4>"
 
 
 @functools.cache

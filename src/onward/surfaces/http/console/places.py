@@ -101,7 +101,7 @@ def search(visit: Visit) -> Shown:
 def all_workspaces(visit: Visit) -> Shown:
     """List the workspaces."""
     platform = visit.platform
-    rows = []
+    rows: list[dict[str, Any]] = []
     for place in workspaces.listed(platform):
         on = workspaces.machine_of(platform, place)
         page, more = sessions.listed_in(platform, place.id)

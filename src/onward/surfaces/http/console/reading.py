@@ -38,6 +38,8 @@ TEXT: Final = 20_000
 """Characters of what somebody said that an entry shows."""
 TRAFFIC: Final = 6_000
 """Characters of what a tool was given or gave, of a terminal and of records."""
+LINE: Final = 3_000
+"""Characters of one line: what has longer ones was not written to be read here."""
 SUMMARY: Final = 120
 """Characters of the one line that stands for something folded."""
 PICTURES: Final = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"))
@@ -142,9 +144,16 @@ def _entry(event: Event, view: str, body: Any, who: str, tone: str, now: int, *,
     )
 
 
-def cut(text: str, limit: int) -> Text:
-    """Return a text, cut where it is longer than ``limit`` characters."""
-    return Text(shown=text[:limit], missing=max(0, len(text) - limit))
+def cut(text: str, limit: int, *, line: int = LINE) -> Text:
+    """Return a text, cut where it is longer than ``limit`` characters, or inside the first line that has no end in sight."""
+    shown = text[:limit]
+    if len(shown) > line:
+        begun = 0
+        while (end := shown.find("\n", begun)) >= 0 and end - begun <= line:
+            begun = end + 1
+        if end >= 0 or len(shown) - begun > line:
+            shown = shown[: begun + line]
+    return Text(shown=shown, missing=len(text) - len(shown))
 
 
 def pretty(value: Any) -> str:
@@ -405,7 +414,9 @@ def _run(body: bodies.RunChange) -> Line:
     if body.reason:
         told += f": {body.reason}"
     tone = {"failed": "bad", "interrupted": "bad", "completed": "good"}.get(body.state, "quiet")
-    return Line(text=told, tone=tone, about=usage_words(body.usage), links=(("run", f"/runs/{body.run}"),))
+    return Line(
+        text=told, tone=tone, about=usage_words(body.usage), links=(("about this run", f"/runs/{body.run}"),)
+    )
 
 
 def _approval(body: bodies.Approval) -> Facts:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 HERE: Final = Path(__file__).parent
 STATIC: Final = HERE / "static"
 THEME: Final = "onward_theme"
+_FOLDERS: Final = re.compile(r"[^/\\]+[/\\]*|[/\\]+")
 THEMES: Final = ("auto", "light", "dark")
 
 
@@ -39,6 +41,11 @@ def _put(value: Any) -> Any:
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return harmless(value)
+
+
+def _path(text: str) -> Markup:
+    """Return a path that breaks between its folders where it has to."""
+    return Markup("<wbr>").join(Markup("{}").format(harmless(part)) for part in _FOLDERS.findall(text))
 
 
 @functools.cache
@@ -53,6 +60,7 @@ def _templates() -> jinja2.Environment:
         auto_reload=False,
     )
     made.filters["markdown"] = markdown.rendered
+    made.filters["path"] = _path
     made.filters["counted"] = words.counted
     made.filters["number"] = words.number
     made.filters["cut"] = words.cut

@@ -109,8 +109,8 @@ def event(visit: Visit) -> Shown:
         "when": entry.when,
         "digest": f"sha256:{found.digest.hex()}",
         "chain": f"sha256:{found.chain.hex()}",
-        "words": reading.cut(lines.said(found, body), WHOLE),
-        "raw": reading.cut(raw, WHOLE),
+        "words": reading.cut(lines.said(found, body), WHOLE, line=WHOLE),
+        "raw": reading.cut(raw, WHOLE, line=WHOLE),
         "bytes": len(found.body),
         "head": session.head_seq,
     }

@@ -63,6 +63,7 @@
   if (!timeline || !main.dataset.session) return;
   const base = `/sessions/${encodeURIComponent(main.dataset.session)}`;
   const end = document.getElementById("end");
+  const column = timeline.closest(".timeline-column");
   const draft = document.getElementById("draft");
   const below = document.getElementById("new-below");
   const offline = document.getElementById("offline");
@@ -71,11 +72,16 @@
 
   // Whether the newest is in view: only then does the page move along.
   function atEnd() {
-    return document.documentElement.scrollHeight - (scrollY + innerHeight) < 160;
+    const top = end.getBoundingClientRect().top;
+    return top > 0 && top < innerHeight + 80;
   }
-  function toEnd() {
-    scrollTo(0, document.documentElement.scrollHeight);
+  // What was never in view has a height that is only guessed, so the way to the end is gone until it stays the end.
+  function toEnd(tries = 20) {
     below.hidden = true;
+    const left = Math.round(column.getBoundingClientRect().bottom + 16 - innerHeight);
+    if (left === 0 || (left < 0 && scrollY + left < 0)) return;
+    scrollBy({ top: left, behavior: "instant" });
+    if (tries) requestAnimationFrame(() => toEnd(tries - 1));
   }
   addEventListener("scroll", () => { if (atEnd()) below.hidden = true; }, { passive: true });
   below.addEventListener("click", (event) => { event.preventDefault(); toEnd(); });
