@@ -60,7 +60,7 @@ def native_lease(engine: str, native_id: str, *, who: str = "", within: Path | N
     digest = hashlib.sha256(native_id.encode("utf-8", "surrogatepass")).hexdigest()[:_NAME]
     path = (within or folder()) / f"{engine}-{digest}.lease"
     try:
-        held = _hold(path)
+        held = hold(path)
     except OSError as refused:
         why = f"its lease {path} cannot be written ({refused.strerror}); set XDG_STATE_HOME to a folder that can"
         raise EngineError(engine=engine, why=why) from None
@@ -81,11 +81,15 @@ def native_lease(engine: str, native_id: str, *, who: str = "", within: Path | N
         os.close(held)
 
 
-def _hold(path: Path) -> int | None:
-    """Return the descriptor of the locked file; None when somebody else holds it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+def hold(path: Path, *, new: bool = True) -> int | None:
+    """Lock a file, and return its descriptor, which holds the lock until it is closed; None when somebody else holds it.
+
+    A file that is not there is made (``new``). Raises OSError, FileNotFoundError for one that should have been there.
+    """
+    if new:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     while True:
-        opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        opened = os.open(path, os.O_RDWR | (os.O_CREAT if new else 0), 0o600)
         try:
             if not _lock(opened):
                 os.close(opened)

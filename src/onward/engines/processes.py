@@ -3,7 +3,7 @@
 ``Child`` is the only place where Onward starts an engine. It keeps four promises to the drivers: what the program wrote
 is read in order and whole, whatever the length of its lines; standard error never blocks it, and its end is kept for
 a reason; its standard input has an end; and after ``stop`` nothing that it started runs any more, within a bounded time
-(see ``trees``).
+(see ``trees``). If we are killed before that, whoever starts a program here next does it (see ``orphans``).
 
 It deliberately knows no protocol and believes no exit code: what a line means, and whether a turn succeeded, is the
 business of each engine's adapter. It does not restart anything either.
@@ -17,15 +17,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 import shutil
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
+from onward.engines.orphans import Registered, end_orphans
 from onward.engines.trees import BETWEEN, MARK, Family
-from onward.errors import EngineError, ProgramMissing
+from onward.errors import EngineError, OnwardError, ProgramMissing
 
 __all__ = ["MARK", "Child", "environment", "program"]
 
@@ -125,6 +125,7 @@ class Child:
         transport: asyncio.SubprocessTransport,
         pipes: _Pipes,
         family: Family,
+        registered: Registered,
         *,
         name: str,
         max_line: int,
@@ -137,6 +138,7 @@ class Child:
         self.loop = asyncio.get_running_loop()
         """The event loop in which it can be read and written to."""
         self._transport, self._pipes, self._family = transport, pipes, family
+        self._registered = registered
         self._max_line = max_line
         self._pending = bytearray()
         self._input_closed = False
@@ -154,18 +156,40 @@ class Child:
     ) -> Child:
         """Start a program in a session of its own, with all three standard streams piped.
 
-        ``env`` is added to the environment, see ``environment``. Raises ProgramMissing when there is no such program,
-        EngineError when it cannot be started here.
+        ``env`` is added to the environment, see ``environment``. What others left behind here, who were killed, is ended
+        first (see ``orphans``). Raises ProgramMissing when there is no such program, EngineError when it cannot be
+        started here.
         """
         called = name or os.path.basename(argv[0])
-        mark = secrets.token_hex(8)
+        await asyncio.to_thread(end_orphans)
+        registered = Registered()
+        try:
+            return await cls._start(argv, registered, cwd=cwd, env=env, max_line=max_line, called=called)
+        except OnwardError:
+            registered.ended()
+            raise
+        except BaseException:
+            registered.ended(whole=False)  # in the middle of starting: nobody knows what stands
+            raise
+
+    @classmethod
+    async def _start(
+        cls,
+        argv: Sequence[str],
+        registered: Registered,
+        *,
+        cwd: str | None,
+        env: Mapping[str, str | None] | None,
+        max_line: int,
+        called: str,
+    ) -> Child:
         pipes = _Pipes()
         try:
             transport, _ = await asyncio.get_running_loop().subprocess_exec(
                 lambda: pipes,
                 *argv,
                 cwd=cwd,
-                env=environment(env, mark=mark),
+                env=environment(env, mark=registered.mark),
                 start_new_session=sys.platform != "win32",
                 # Its own group on Windows (CREATE_NEW_PROCESS_GROUP): Ctrl-C is for us, and we end it ourselves.
                 creationflags=0x200 if sys.platform == "win32" else 0,
@@ -176,7 +200,8 @@ class Child:
             raise ProgramMissing(program=argv[0], why=missing.strerror or str(missing)) from None
         except (OSError, ValueError) as refused:
             raise EngineError(engine=called, why=f"{argv[0]} could not be started: {refused}") from None
-        return cls(transport, pipes, Family(transport.get_pid(), mark), name=called, max_line=max_line)
+        family = Family(transport.get_pid(), registered.mark)
+        return cls(transport, pipes, family, registered, name=called, max_line=max_line)
 
     async def __aenter__(self) -> Self:
         return self
@@ -315,7 +340,9 @@ class Child:
         """
         if self.loop is not asyncio.get_running_loop():
             await asyncio.to_thread(self._family.look)
-            return await asyncio.to_thread(self._family.kill, seconds=KILL_SECONDS)
+            killed = await asyncio.to_thread(self._family.kill, seconds=KILL_SECONDS)
+            self._registered.ended(whole=not self._family.living())
+            return killed
         if self._stopping is None:
             self._stopping = asyncio.ensure_future(self._stop(grace))
         cancelled: asyncio.CancelledError | None = None
@@ -344,6 +371,7 @@ class Child:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(exited.wait(), KILL_SECONDS)
         self.left = tuple(sorted(process.pid for process in family.living()))
+        self._registered.ended(whole=not self.left)
         # Nobody writes any more. What had arrived stays to be read.
         self._pipes.end()
         self._transport.close()

@@ -32,13 +32,18 @@ _GONE: Final = (psutil.NoSuchProcess, psutil.AccessDenied, OSError)
 
 
 class Family:
-    """A program that we started and whatever it started, by pid and time of creation."""
+    """A program that we started and whatever it started, by pid and time of creation.
 
-    def __init__(self, pid: int, mark: str) -> None:
+    Without a ``pid`` it is what somebody else started, who is gone: all that carries the mark.
+    """
+
+    def __init__(self, pid: int | None, mark: str) -> None:
         self.mark = mark
         self.root: Any = None
         """The program itself; None if it had ended before we looked."""
         self._known: set[Any] = set()
+        if pid is None:
+            return
         try:
             self.root = psutil.Process(pid)
         except _GONE:

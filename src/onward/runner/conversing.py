@@ -15,6 +15,7 @@ from onward.core.routing import Router
 from onward.engines import ENGINES, engine_by_name
 from onward.engines.contract import Engine
 from onward.engines.offers import offered
+from onward.engines.orphans import end_orphans
 from onward.errors import (
     Conflict,
     EngineUnavailable,
@@ -79,6 +80,7 @@ async def run_session(
             follow=follow,
         )
     asked = opening.parse_options(options or {})
+    await in_thread(end_orphans)
     await in_thread(running.expire, platform)
     await in_thread(delegating.collect, platform, session_id)
     session = await in_thread(platform.session, session_id)

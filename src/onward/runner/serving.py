@@ -21,6 +21,7 @@ from onward.core import ids as make
 from onward.core.records import Offer, Run
 from onward.engines import ENGINES, engine_by_name
 from onward.engines.contract import Engine, KeepsProcesses
+from onward.engines.orphans import end_orphans
 from onward.errors import EngineUnavailable, InvalidInput, OnwardError
 from onward.runner.desk import Desk, LocalDesk, in_thread
 from onward.runner.driving import Listener
@@ -245,7 +246,12 @@ class Runner:
         await self._office.register(offers(self._engines))
 
     async def run(self, *, grace: float = 300.0) -> None:
-        """Work until ``stop`` is called, then finish what was begun, within ``grace`` seconds. Needs ``register`` first."""
+        """Work until ``stop`` is called, then finish what was begun, within ``grace`` seconds. Needs ``register`` first.
+
+        What engines of a runner that was killed here left running is ended before anything is begun.
+        """
+        if orphans := await in_thread(end_orphans):
+            self._say(f"Processes that a runner which was killed had left behind were ended: {len(orphans)}.")
         beside = [asyncio.create_task(self._beat()), asyncio.create_task(self._tuck_in())]
         try:
             await self._claim()
