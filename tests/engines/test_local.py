@@ -34,8 +34,7 @@ def test_a_turn_reaches_the_model_as_plain_roles() -> None:
     assert chat_messages("You help.", history) == [
         {"role": "system", "content": "You help.\n\nBe brief."},
         {"role": "user", "content": "Look."},
-        {"role": "assistant", "content": '(I used the tool read with {"path":"a.md"})'},
-        {"role": "user", "content": "(The tool read answered:)\nempty"},
+        {"role": "user", "content": '(The tool read was used with {"path":"a.md"} and answered:)\nempty'},
     ]
 
 

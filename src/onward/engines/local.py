@@ -173,14 +173,11 @@ def chat_messages(system: str, messages: Iterable[TranscriptMessage]) -> list[di
             if part.signature is None:
                 written.append({"role": part.role, "content": _plain(part.text)})
             continue
+        # Told as what happened, not as words of its own: a small model imitates those instead of answering.
         given = msgspec.json.encode(part.input).decode()
-        written.append(
-            {"role": "assistant", "content": _plain(f"(I used the tool {part.name} with {given})")}
-        )
         outcome = "failed" if part.failed else "answered"
-        written.append(
-            {"role": "user", "content": _plain(f"(The tool {part.name} {outcome}:)\n{part.output}")}
-        )
+        told = f"(The tool {part.name} was used with {given} and {outcome}:)\n{part.output}"
+        written.append({"role": "user", "content": _plain(told)})
     return written
 
 

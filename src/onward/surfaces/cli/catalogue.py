@@ -515,7 +515,10 @@ _ALL: Final = (
         ),
         options=(
             Option("--quick", "Smaller sizes: minutes become seconds, figures become rough."),
-            Option("--quality", "Instead: questions about earlier work, put to the local model."),
+            Option(
+                "--quality",
+                "Instead: questions about earlier work, put to the local model (contexts, waking).",
+            ),
         ),
     ),
 )
