@@ -59,7 +59,7 @@ _TELLING: Final = (
     "title",
 )
 """Names under which tools take what they are about; the first that is there stands for the call."""
-_STEPS: Final = {"open": "○", "active": "◐", "done": "●", "dropped": "×"}
+STEP_MARKS: Final = {"open": "○", "active": "◐", "done": "●", "dropped": "×"}
 
 
 def read(events: Sequence[Event]) -> list[Read]:
@@ -216,7 +216,7 @@ def _call(
     if results:
         status, tone = results[0].status, results[0].tone
     elif waits:
-        status, tone = "working", "busy"
+        status = "no result yet"
     return Call(
         name=body.name,
         summary=summary_of(body),
@@ -366,7 +366,7 @@ def steps_of(body: bodies.Plan | bodies.Pins) -> Steps:
 def _plan(body: bodies.Plan) -> Steps:
     steps = tuple(
         Step(
-            mark=_STEPS[step.status],
+            mark=STEP_MARKS[step.status],
             text=step.text,
             about=", ".join(filter(None, (step.status, step.resolution))),
             tone=step.status,

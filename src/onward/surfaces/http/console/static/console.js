@@ -75,13 +75,25 @@
     const top = end.getBoundingClientRect().top;
     return top > 0 && top < innerHeight + 80;
   }
-  // What was never in view has a height that is only guessed, so the way to the end is gone until it stays the end.
-  function toEnd(tries = 20) {
+  // What was never in view has a height that is only guessed, so the way is gone until the end has stayed the end for a
+  // few frames. Whoever moves meanwhile is let go.
+  let going = 0;
+  function toEnd() {
     below.hidden = true;
-    const left = Math.round(column.getBoundingClientRect().bottom + 16 - innerHeight);
-    if (left === 0 || (left < 0 && scrollY + left < 0)) return;
-    scrollBy({ top: left, behavior: "instant" });
-    if (tries) requestAnimationFrame(() => toEnd(tries - 1));
+    const mine = going += 1;
+    let still = 0;
+    const step = (tries) => {
+      if (mine !== going || still > 3 || !tries) return;
+      const left = Math.round(column.getBoundingClientRect().bottom + 16 - innerHeight);
+      const before = scrollY;
+      scrollBy({ top: left, behavior: "instant" });
+      still = scrollY === before ? still + 1 : 0;
+      requestAnimationFrame(() => step(tries - 1));
+    };
+    step(120);
+  }
+  for (const moved of ["wheel", "touchmove", "pointerdown", "keydown"]) {
+    addEventListener(moved, () => { going += 1; }, { passive: true });
   }
   addEventListener("scroll", () => { if (atEnd()) below.hidden = true; }, { passive: true });
   below.addEventListener("click", (event) => { event.preventDefault(); toEnd(); });
