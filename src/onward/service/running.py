@@ -23,6 +23,7 @@ from onward.core.bodies import Message, Plan, Recall, SessionChange, ToolResult,
 from onward.core.bodies import RunChange as RunChanged
 from onward.core.codec import body_of, decode, encode
 from onward.core.continuation import carried_message
+from onward.core.continuing_command import MAX_KEY
 from onward.core.events import PERSON, Event, NewEvent, Source
 from onward.core.mentions import MARK
 from onward.core.records import FINAL_STATES, Draft, EngineSession, Run, RunState, Session
@@ -74,11 +75,15 @@ def submit(
     actor: str = "user",
     options: dict[str, Any] | None = None,
     references: Sequence[Named] = (),
+    key: str | None = None,
 ) -> Run:
     """Put a message before the session's agent. It waits in order behind what is being worked on.
 
     Sessions that a person's message mentions, and those in ``references``, are quoted as they stand now: their snapshots
     wait with the message and enter the log right before it (see ``referencing.prepare``, and what it raises).
+
+    ``key`` makes it repeat-safe: under a key that was used before in this session, the run that was made then is returned as
+    it stands now, whatever is said the second time.
 
     Raises SessionContinued with the two offers when the conversation went on elsewhere, SessionArchived when it was put
     away; then nothing is stored.
@@ -87,6 +92,9 @@ def submit(
     if actor not in INPUT_ACTORS:
         raise InvalidInput(what=f"actor {actor!r}", why=f"a message comes from {' or '.join(INPUT_ACTORS)}")
     refuse_unsayable(text)
+    named = platform.ids.new(make.RUN) if key is None else _keyed(session, key)
+    if key is not None and (made := platform.store.run(named)) is not None:
+        return made
     refuse_if_closed(platform, session)
     context = None
     if references or (actor == "user" and MARK in text):
@@ -97,7 +105,7 @@ def submit(
         prepared = referencing.prepare(platform, session_id, text, references, mentions=actor == "user")
         text, context = prepared.text, prepared.context
     run = Run(
-        id=platform.ids.new(make.RUN),
+        id=named,
         session_id=session_id,
         created_at=platform.clock(),
         engine=engine or session.engine or "",
@@ -109,9 +117,18 @@ def submit(
     try:
         platform.store.commit(Batch(guards=(LinksAre(session_id, "continuation", 0),), runs=(run,)))
     except Conflict:
+        if key is not None and (made := platform.store.run(named)) is not None:
+            return made
         refuse_if_closed(platform, platform.session(session_id))
         raise
     return run
+
+
+def _keyed(session: Session, key: str) -> str:
+    """Return the id of the run that a message with this key begins. Raises LimitExceeded."""
+    if not 1 <= len(key) <= MAX_KEY:
+        raise LimitExceeded(what="an idempotency key", limit=f"1 to {MAX_KEY} characters", found=len(key))
+    return make.derived_id(make.RUN, session.created_at, "message", session.id, key)
 
 
 def refuse_unsayable(text: str) -> None:

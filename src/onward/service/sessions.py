@@ -157,19 +157,21 @@ def listed(
     text: str | None = None,
     workspace: str | None = None,
     children: bool = True,
+    archived: bool = False,
     limit: int = 50,
     cursor: str | None = None,
 ) -> tuple[list[Session], str | None]:
     """Return sessions, newest activity first, and the cursor of the next page.
 
-    Without ``children``, delegated sessions are left out: subagents, and those that an engine opened to compact itself.
+    ``workspace`` is its id or its folder. Without ``children``, delegated sessions are left out: subagents, and those that
+    an engine opened to compact itself; with ``archived``, those that were put away are listed too.
     """
     place = None
     if workspace is not None:
-        found = platform.store.workspace(platform.account_id, workspace)
-        if found is None:
+        try:
+            place = workspaces.get(platform, workspace).id
+        except WorkspaceNotFound:
             return [], None
-        place = found.id
     if not 1 <= limit <= READ_MAX:
         raise LimitExceeded(what="the number of sessions on a page", limit=f"1 to {READ_MAX}", found=limit)
     return platform.store.sessions(
@@ -177,6 +179,7 @@ def listed(
             account_id=platform.account_id,
             workspace_id=place,
             text=text,
+            include_archived=archived,
             include_children=children,
             limit=limit,
             cursor=cursor,

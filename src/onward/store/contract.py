@@ -285,6 +285,15 @@ class Matches(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
 
 
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
+    """How much an account has."""
+
+    sessions: int
+    events: int
+    runs: dict[str, int]
+    """By state; a state that none is in is absent."""
+
+
 class Store(Protocol):
     """A place for sessions and their events."""
 
@@ -410,6 +419,10 @@ class Store(Protocol):
         the cursor moves on. Without a cursor: none, and the cursor of this moment. Raises InvalidInput for one that this log
         did not give.
         """
+        ...
+
+    def tally(self, account_id: str) -> Tally:
+        """Return how many sessions, events and runs an account has. What it costs grows with their number."""
         ...
 
     def blob(self, digest: str) -> bytes | None:

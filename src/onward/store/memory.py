@@ -8,6 +8,7 @@ words, newest first. It is deliberately not fast; it is meant to be right at a g
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -58,6 +59,7 @@ from onward.store.contract import (
     RunChange,
     RunIs,
     SessionQuery,
+    Tally,
 )
 from onward.store.memory_machines import MachinesInMemory
 
@@ -464,6 +466,13 @@ class MemoryStore(MachinesInMemory):
             self._check_open()
             found = [draft for draft in self._drafts.values() if draft.session_id in session_ids]
         return sorted(found, key=lambda draft: draft.run_id)
+
+    def tally(self, account_id: str) -> Tally:
+        with self._lock:
+            self._check_open()
+            mine = {s.id: s.head_seq for s in self._sessions.values() if s.account_id == account_id}
+            runs = Counter[str](run.state for run in self._runs.values() if run.session_id in mine)
+        return Tally(sessions=len(mine), events=sum(mine.values()), runs=dict(runs))
 
     def touched(
         self, account_id: str, *, since: str | None = None, limit: int = 1000

@@ -41,7 +41,7 @@ from onward.core.records import (
 from onward.errors import StoreBusy, StoreClosed, StoreError, StoreReadOnly
 from onward.store import rules, sqlite_search
 from onward.store import statements as sql
-from onward.store.contract import Batch, Committed, Matches, SessionQuery
+from onward.store.contract import Batch, Committed, Matches, SessionQuery, Tally
 from onward.store.migrate import newest
 from onward.store.rows import bindable, shape
 from onward.store.sqlite_connection import (
@@ -321,6 +321,12 @@ class SqliteStore:
 
     def drafts(self, session_ids: Sequence[str]) -> list[Draft]:
         return self._records(Draft, sql.DRAFTS, tuple(session_ids))
+
+    def tally(self, account_id: str) -> Tally:
+        with self._reader() as db:
+            sessions, events = db.execute(sql.TALLY, (account_id,)).fetchone()
+            runs = dict(db.execute(sql.TALLY_RUNS, (account_id,)).fetchall())
+        return Tally(sessions=sessions, events=events, runs=runs)
 
     def touched(
         self, account_id: str, *, since: str | None = None, limit: int = 1000

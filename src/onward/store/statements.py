@@ -77,6 +77,12 @@ HEAD_SEQ: Final = "SELECT head_seq FROM sessions WHERE id = ?"
 HEADS: Final = "SELECT id, head_seq FROM sessions WHERE id IN (SELECT value FROM json_each(?))"
 
 # How far the log goes, and who was written to behind a position. Parameters: position, how many events. By the primary key.
+TALLY: Final = "SELECT count(*), coalesce(sum(head_seq), 0) FROM sessions WHERE account_id = ?"
+TALLY_RUNS: Final = """
+SELECT runs.state, count(*) FROM runs JOIN sessions ON sessions.id = runs.session_id
+WHERE sessions.account_id = ? GROUP BY runs.state
+"""
+
 NEWEST_POSITION: Final = "SELECT coalesce(max(pos), 0) FROM events"
 TOUCHED: Final = """
 SELECT max(e.pos) AS newest, s.id, s.account_id

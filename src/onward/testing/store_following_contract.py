@@ -6,7 +6,7 @@ import pytest
 
 from onward.core.records import Draft
 from onward.errors import InvalidInput
-from onward.store.contract import Batch
+from onward.store.contract import Batch, Tally
 from onward.testing.store_cases import ACCOUNT, OTHER_ACCOUNT, World
 
 
@@ -56,6 +56,17 @@ class FollowingContract:
             found, cursor = world.store.touched(ACCOUNT, since=cursor, limit=1)
             seen += found
         assert seen == [mine]
+
+    @pytest.mark.requirement("A1")
+    def test_what_an_account_has_is_counted_and_what_others_have_is_not(self, world: World) -> None:
+        first, other = world.session(), world.session(account=OTHER_ACCOUNT)
+        world.session()
+        world.append(first, "one", "two")
+        world.append(other, "three")
+        world.running(first, lease_until=9)
+        assert world.store.tally(ACCOUNT) == Tally(sessions=2, events=2, runs={"running": 1})
+        assert world.store.tally(OTHER_ACCOUNT) == Tally(sessions=1, events=1, runs={})
+        assert world.store.tally("acc_0000000000000000000000000Z") == Tally(sessions=0, events=0, runs={})
 
     @pytest.mark.parametrize("wrong", ["", "x", "-1", "1.5", "9" * 30, "10000", "٣"])
     def test_a_cursor_from_elsewhere_is_refused(self, world: World, wrong: str) -> None:

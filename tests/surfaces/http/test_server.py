@@ -43,7 +43,7 @@ def test_no_path_is_answered_twice_and_every_route_says_what_it_does() -> None:
     for route in ROUTES:
         assert route.does.endswith(".")
         assert route.path.startswith("/v1/")
-        assert issubclass(route.answer, msgspec.Struct) or route in STREAMS
+        assert route.answer in (str, bytes, dict[str, Any]) or issubclass(route.answer, msgspec.Struct)
     assert described().count("\n") == len(ROUTES) - 1
 
 

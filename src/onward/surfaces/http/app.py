@@ -1,37 +1,35 @@
 """The application: the table of routes, made into something that answers.
 
-For each request: who it is, what they may, what they sent, one handler, what came of it. A path that is in no route is
-404, a method that is in none of its routes 405 with those that are; both in the shape of every other error.
+For each request: who it is, what they may, what they sent (``receiving``), one handler, what came of it (``replying``). A
+path that is in no route is 404, a method that is in none of its routes 405 with those that are; both in the shape of every
+other error.
 """
 
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
+from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from onward.core import ids as make
-from onward.core.codec import encode
 from onward.core.records import Token
-from onward.errors import Forbidden, InvalidInput, OnwardError
-from onward.runner import wire
+from onward.errors import OnwardError
 from onward.runner.desk import in_thread
-from onward.service import tokens
-from onward.surfaces.http import failing, guarding
+from onward.surfaces.http import console, failing, guarding, receiving, replying
 from onward.surfaces.http.house import House
-from onward.surfaces.http.routing import Ask, Route
+from onward.surfaces.http.live_streaming import MEDIA as STREAM
+from onward.surfaces.http.routing import JSON, Ask, Route
 from onward.surfaces.http.table import ROUTES
 
 RATE: Final = 300.0
 """Requests a second from one address."""
-_JSON: Final = "application/json"
 
 
 def application(
@@ -45,11 +43,15 @@ def application(
     by_path: dict[str, dict[str, Route]] = {}
     for route in routes:
         by_path.setdefault(route.path, {})[route.method] = route
-    inner = Starlette(
-        routes=[StarletteRoute(path, _Endpoint(house, methods)) for path, methods in by_path.items()],
+    # The router alone: what an application adds would answer a fault in a shape of its own.
+    inner = Router(
+        routes=[
+            *(StarletteRoute(path, _Endpoint(house, methods)) for path, methods in by_path.items()),
+            *console.routes(house),
+        ],
+        default=console.or_else(_no_route),
+        redirect_slashes=False,
     )
-    inner.router.default = _no_route
-    inner.router.redirect_slashes = False
     return guarding.Guard(
         inner,
         names=[name.lower() for name in names],
@@ -69,107 +71,86 @@ class _Endpoint:
 
     def __init__(self, house: House, methods: dict[str, Route]) -> None:
         self._house, self._methods = house, methods
+        heads = ("HEAD",) if "GET" in methods else ()
+        self._allowed = sorted((*methods, *heads, "OPTIONS"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        route = self._methods.get(request.method) or (
-            self._methods.get("GET") if request.method == "HEAD" else None
-        )
+        if request.method == "OPTIONS":
+            await Response(status_code=204, headers={"allow": ", ".join(self._allowed)})(scope, receive, send)
+            return
+        head = request.method == "HEAD"
+        route = self._methods.get("GET" if head else request.method)
         if route is None:
-            allowed = ", ".join(sorted(self._methods))
-            told = f"{request.method} is not possible here; {allowed} is."
+            told = f"{request.method} is not possible here; {', '.join(self._allowed)} is."
             await guarding.refuse(
                 send,
                 405,
-                failing.refusal(failing.WRONG_METHOD, told, {"allowed": sorted(self._methods)}),
-                headers=((b"allow", allowed.encode()),),
+                failing.refusal(failing.WRONG_METHOD, told, {"allowed": self._allowed}),
+                headers=((b"allow", ", ".join(self._allowed).encode()),),
             )
             return
+        if head:
+            send = replying.headers_only(send)
+        begun, status = time.perf_counter(), 500
         try:
-            response = await self._answer(request, route)
-        except TooLarge as error:
-            response = Response(error.body, 413, media_type=_JSON)
-        except OnwardError as error:
-            status, body = failing.of(error)
-            response = Response(body, status, media_type=_JSON)
-            if status == 401:
-                response.headers["www-authenticate"] = "Bearer"
+            response = await self._response(request, route)
+            status = response.status_code
+            await response(scope, receive, send)
         except ClientDisconnect:
             return
-        await response(scope, receive, send)
+        finally:
+            if route.media != STREAM:  # a stream takes as long as somebody listens
+                self._house.meters.took(route.name, status, time.perf_counter() - begun)
+
+    async def _response(self, request: Request, route: Route) -> Response:
+        try:
+            return await self._answer(request, route)
+        except (receiving.TooLarge, receiving.WrongMedia) as error:
+            return Response(error.body, error.status, media_type=JSON)
+        except OnwardError as error:
+            status, body = failing.of(error)
+            response = Response(body, status, media_type=JSON)
+            if status == 401:
+                response.headers["www-authenticate"] = "Bearer"
+            return response
 
     async def _answer(self, request: Request, route: Route) -> Response:
+        waits = inspect.iscoroutinefunction(route.handler)
+        if not waits and route.body is None and not receiving.has_body(request):
+            # Nothing has to be waited for, so all of it is done in one go.
+            return await in_thread(self._at_once, request, route)
+        token = await in_thread(receiving.admitted, self._house, request, route)
+        if request.method == "HEAD" and route.media == STREAM:
+            return Response(media_type=STREAM)
+        ask = self._ask(request, route, token)
+        ask = msgspec.structs.replace(ask, body=await receiving.body(request, route))
+        if not waits:
+            return await in_thread(self._handled, request, route, ask)
+        answer = await route.handler(ask)
+        if isinstance(answer, Response):
+            return replying.response(request, route, answer)
+        return await in_thread(replying.response, request, route, answer)
+
+    def _at_once(self, request: Request, route: Route) -> Response:
+        token = receiving.admitted(self._house, request, route)
+        return self._handled(request, route, self._ask(request, route, token))
+
+    def _handled(self, request: Request, route: Route, ask: Ask) -> Response:
+        return replying.response(request, route, route.handler(ask))
+
+    def _ask(self, request: Request, route: Route, token: Token | None) -> Ask:
         house = self._house
-        token = await in_thread(_admitted, house, request, route)
-        platform = house.platform_of(token.account_id) if token is not None else house.platform
-        ask = Ask(
-            platform=platform,
+        return Ask(
+            platform=house.platform_of(token.account_id) if token is not None else house.platform,
             token=token,
-            path=dict(request.path_params),
-            query=_query(request, route),
-            body=await _body(request, route),
+            path=receiving.path(request),
+            query=receiving.query(request, route),
+            body=None,
             house=house,
             request=request,
+            key=receiving.key(request, route),
         )
-        if inspect.iscoroutinefunction(route.handler):
-            answer = await route.handler(ask)
-        else:
-            answer = await in_thread(route.handler, ask)
-        return Response(encode(answer), route.status, media_type=_JSON)
-
-
-def _admitted(house: House, request: Request, route: Route) -> Token | None:
-    """Return the token of a request that may use a route. Raises Unauthorized, Forbidden."""
-    if route.scope is None:
-        return None
-    kind, _, secret = request.headers.get("authorization", "").partition(" ")
-    token = house.token(secret.strip() if kind.lower() == "bearer" else "")
-    make.check_id(token.account_id, make.ACCOUNT)
-    if not tokens.allows(token, route.scope):
-        raise Forbidden(why=f"this token has no scope `{route.scope}`")
-    return token
-
-
-def _query(request: Request, route: Route) -> Any:
-    """Return the query of a request as the route's type. Raises InvalidInput."""
-    if route.query is None:
-        if request.query_params:
-            raise InvalidInput(what=f"query {', '.join(request.query_params)}", why="none is taken here")
-        return None
-    given = request.query_params.multi_items()
-    if len({name for name, _ in given}) != len(given):
-        raise InvalidInput(what="the query", why="a name stands in it twice")
-    try:
-        return msgspec.convert(dict(given), route.query, strict=False)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(what="the query", why=str(error)) from None
-
-
-async def _body(request: Request, route: Route) -> Any:
-    """Return the body of a request as the route's type. Raises InvalidInput, TooLarge."""
-    if route.body is None:
-        return None
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > route.limit:
-            raise TooLarge(route.limit)
-    if request.headers.get("content-type", _JSON).partition(";")[0].strip().lower() != _JSON:
-        # A form of another site can be sent without asking first; JSON cannot.
-        raise InvalidInput(what="the body", why=f"it must be {_JSON}")
-    try:
-        return wire.read(bytes(data), route.body)
-    except (msgspec.ValidationError, ValueError, RecursionError) as error:
-        raise InvalidInput(what="the body", why=str(error)) from None
-
-
-class TooLarge(Exception):
-    """A body is larger than its route takes."""
-
-    def __init__(self, limit: int) -> None:
-        told = f"The body may have at most {limit:,} bytes."
-        super().__init__(told)
-        self.body = failing.refusal(failing.TOO_LARGE, told, {"limit": limit})
 
 
 def described(routes: Sequence[Route] = ROUTES) -> str:

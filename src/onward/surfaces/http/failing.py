@@ -17,6 +17,7 @@ from onward.errors import OnwardError
 NOT_A_ROUTE: Final = "no_such_route"
 WRONG_METHOD: Final = "method_not_allowed"
 TOO_LARGE: Final = "body_too_large"
+WRONG_MEDIA: Final = "unsupported_media_type"
 INTERNAL: Final = "internal_error"
 
 # The first that fits, so the more particular come first.
@@ -56,7 +57,12 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 def status_of(error: OnwardError) -> int:
     """Return the HTTP status of an error."""
-    return next(status for kind, status in _STATUS if isinstance(error, kind))
+    return status_for(type(error))
+
+
+def status_for(kind: type[OnwardError]) -> int:
+    """Return the HTTP status of a kind of error."""
+    return next(status for known, status in _STATUS if issubclass(kind, known))
 
 
 def refusal(code: str, message: str, details: dict[str, Any] | None = None) -> bytes:

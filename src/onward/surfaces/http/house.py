@@ -20,6 +20,10 @@ from onward.service import tokens
 from onward.service.dispatching import BEAT_SECONDS, REMOTE_LEASE
 from onward.service.hinting import Hints, hinting
 from onward.service.platform import Platform
+from onward.surfaces.http.carried import Carried
+from onward.surfaces.http.live_hub import Live
+from onward.surfaces.http.measuring import Meters
+from onward.surfaces.http.signing_in import Doors
 
 _REMEMBERED: Final = 100
 
@@ -45,6 +49,14 @@ class House:
         self._own = msgspec.structs.replace(platform, store=hinting(platform.store, self.hints))
         self.closing = asyncio.Event()
         """The server is about to go: whoever waits for something is answered that there is nothing yet."""
+        self.doors = Doors(platform.clock)
+        """The links that let a browser into the console."""
+        self.carried = Carried(platform.clock)
+        """What people have written and not sent, on its way from one page to another."""
+        self.live = Live(self._own, self.hints, self.closing, self.holds)
+        """Those who follow sessions as they go on."""
+        self.meters = Meters()
+        """How long requests took."""
         self._passing: dict[str, Token] = {}
         self._notifications: dict[str, deque[Notification]] = {}
 
@@ -70,6 +82,15 @@ class House:
             if hmac.compare_digest(digest, wanted):
                 return token
         return tokens.authenticate(self._own.store, secret, self._own.clock())
+
+    def holds(self, token: Token) -> bool:
+        """Whether a token that was let in before would be let in now, to read."""
+        if token.digest in self._passing:
+            return True
+        now = self._own.store.token_by_digest(token.digest)
+        if now is None or now.revoked_at is not None:
+            return False
+        return (now.expires_at is None or now.expires_at > self._own.clock()) and tokens.allows(now, "read")
 
     def close(self) -> None:
         """Let everybody go who waits for something."""

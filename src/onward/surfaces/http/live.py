@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from onward.core.records import Token
-from onward.errors import InvalidInput
+from onward.errors import InvalidInput, ServerBusy, TooManyStreams
 from onward.service.platform import Platform
 from onward.surfaces.http.live_streaming import MEDIA, Stream
 from onward.surfaces.http.routing import Ask, Route
@@ -98,6 +98,7 @@ ROUTES: Final = (
         query=Following,
         answer=str,
         media=MEDIA,
+        errors=(TooManyStreams, ServerBusy),
     ),
     Route(
         method="GET",
@@ -108,5 +109,6 @@ ROUTES: Final = (
         query=FollowingChanges,
         answer=str,
         media=MEDIA,
+        errors=(TooManyStreams, ServerBusy),
     ),
 )

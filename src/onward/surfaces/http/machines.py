@@ -6,9 +6,10 @@ from typing import Final
 
 import msgspec
 
+from onward import errors
 from onward.core.events import iso
 from onward.service import machines, workspaces
-from onward.surfaces.http import shapes
+from onward.surfaces.http import bounds, shapes
 from onward.surfaces.http.routing import Ask, Route
 
 
@@ -27,9 +28,9 @@ class WorkspacesShape(shapes.Shape, frozen=True, kw_only=True):
 class Moving(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a workspace is now."""
 
-    machine: str
+    machine: bounds.Name
     """By name or id."""
-    path: str
+    path: bounds.Folder
 
 
 class NotificationShape(shapes.Shape, frozen=True, kw_only=True):
@@ -50,6 +51,11 @@ def listed(ask: Ask) -> MachinesShape:
     """List machines."""
     found = machines.listed(ask.platform)
     return MachinesShape(machines=tuple(shapes.machine(m, ask.platform) for m in found))
+
+
+def show(ask: Ask) -> shapes.MachineShape:
+    """Return a machine."""
+    return shapes.machine(machines.get(ask.platform, ask.path["machine"]), ask.platform)
 
 
 def places(ask: Ask) -> WorkspacesShape:
@@ -84,6 +90,14 @@ ROUTES: Final = (
     ),
     Route(
         method="GET",
+        path="/v1/machines/{machine}",
+        does="Return a machine.",
+        scope="read",
+        handler=show,
+        answer=shapes.MachineShape,
+    ),
+    Route(
+        method="GET",
         path="/v1/workspaces",
         does="List the workspaces, and which machine has each.",
         scope="read",
@@ -98,6 +112,8 @@ ROUTES: Final = (
         handler=move,
         body=Moving,
         answer=shapes.WorkspaceShape,
+        errors=(errors.MachineNotFound, errors.Conflict),
+        example={"machine": "tower", "path": "/home/me/parser"},
     ),
     Route(
         method="GET",

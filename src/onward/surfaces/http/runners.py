@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from onward import errors
 from onward.core.ids import RUN, check_id
 from onward.core.records import Machine, Run
 from onward.core.wording import asleep
@@ -221,10 +222,27 @@ def _runner(
         handler=handler,
         body=body,
         answer=answer,
+        errors=REFUSED,
         **more,
     )
 
 
+REFUSED: Final = (
+    errors.InvalidId,
+    errors.MachineNotFound,
+    errors.SessionNotFound,
+    errors.EventNotFound,
+    errors.ApprovalNotFound,
+    errors.WorkspaceNotFound,
+    errors.RunNotFound,
+    errors.Conflict,
+    errors.LeaseLost,
+    errors.InvalidTransition,
+    errors.EngineError,
+    errors.MissingCapability,
+    errors.ContinuationModeUnavailable,
+)
+"""What a runner may be told. One that was written for this server knows what to do about each."""
 _RUN = "runs/{run}"
 ROUTES: Final = (
     _runner("register", "Make a machine known.", register, wire.Registering, wire.Registered),

@@ -4,9 +4,43 @@ from __future__ import annotations
 
 from typing import Final
 
-from onward.service import running
-from onward.surfaces.http import shapes
+import msgspec
+
+from onward import errors
+from onward.core.codec import encode
+from onward.service import opening, running
+from onward.surfaces.http import bounds, shapes
 from onward.surfaces.http.routing import Ask, Route
+
+
+class Looking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which runs to list."""
+
+    limit: bounds.To200 = 50
+    """The newest so many."""
+
+
+class RunsShape(shapes.Shape, frozen=True, kw_only=True):
+    """The runs of a session, newest first."""
+
+    runs: tuple[shapes.RunShape, ...]
+
+
+class Retrying(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to try again; nothing for the same as before."""
+
+    engine: bounds.Name | None = None
+    """Another engine that answers."""
+    options: bounds.Options | None = None
+    """Dials that take the place of the run's own."""
+
+
+def listed(ask: Ask) -> RunsShape:
+    """List the runs of a session."""
+    given: Looking = ask.query
+    ask.platform.session(ask.path["session"])
+    found = ask.platform.store.runs(ask.path["session"], limit=given.limit)
+    return RunsShape(runs=tuple(shapes.run(run, ask.platform) for run in found))
 
 
 def show(ask: Ask) -> shapes.RunShape:
@@ -21,10 +55,28 @@ def cancel(ask: Ask) -> shapes.RunShape:
 
 def retry(ask: Ask) -> shapes.RunShape:
     """Queue a run again."""
-    return shapes.run(running.retry(ask.platform, ask.path["run"]), ask.platform)
+    given: Retrying = ask.body
+    if given.options is not None:
+        opening.parse_options(given.options)
+    again = running.retry(
+        ask.platform,
+        ask.path["run"],
+        engine=given.engine,
+        options=None if given.options is None else encode(given.options),
+    )
+    return shapes.run(again, ask.platform)
 
 
 ROUTES: Final = (
+    Route(
+        method="GET",
+        path="/v1/sessions/{session}/runs",
+        does="List the newest runs of a session.",
+        scope="read",
+        handler=listed,
+        query=Looking,
+        answer=RunsShape,
+    ),
     Route(
         method="GET",
         path="/v1/runs/{run}",
@@ -32,6 +84,7 @@ ROUTES: Final = (
         scope="read",
         handler=show,
         answer=shapes.RunShape,
+        tag="weak",
     ),
     Route(
         method="POST",
@@ -40,14 +93,24 @@ ROUTES: Final = (
         scope="write",
         handler=cancel,
         answer=shapes.RunShape,
+        errors=(errors.Conflict,),
     ),
     Route(
         method="POST",
         path="/v1/runs/{run}/retry",
-        does="Queue a run again that failed, was cancelled or was cut off.",
+        does="Queue a run again that failed, was cancelled or was cut off. Again, it returns the same attempt.",
         scope="write",
         handler=retry,
+        body=Retrying,
+        optional=True,
         answer=shapes.RunShape,
         status=202,
+        errors=(
+            errors.InvalidTransition,
+            errors.SessionContinued,
+            errors.SessionArchived,
+            errors.Conflict,
+        ),
+        example={"engine": "script"},
     ),
 )

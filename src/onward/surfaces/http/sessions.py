@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
-from onward.errors import LimitExceeded
+from onward import errors
 from onward.runner.desk import in_thread
 from onward.runner.serving import either, listening
-from onward.service import following, machines, running, sessions, workspaces
-from onward.surfaces.http import shapes
+from onward.service import following, machines, opening, running, sessions, workspaces
+from onward.service.platform import Platform
+from onward.surfaces.http import bounds, referencing, shapes
 from onward.surfaces.http.routing import Ask, Route
 
-LONGEST_WAIT: Final = 25.0
-"""Seconds that a request for events waits for some."""
+PAGE_BYTES: Final = 8 * 1024 * 1024
+"""Bytes of bodies in one answer; a page ends where the next event would go beyond that, but never before its first."""
 LOOK_SECONDS: Final = 1.0
 """Seconds between two looks for what another process wrote."""
 
@@ -23,21 +25,27 @@ LOOK_SECONDS: Final = 1.0
 class Opening(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A session to open."""
 
-    title: str = ""
-    engine: str | None = None
-    workspace: str | None = None
+    title: bounds.Title = ""
+    engine: bounds.Name | None = None
+    workspace: bounds.Folder | None = None
     """A folder, or the id of a workspace."""
-    machine: str | None = None
+    machine: bounds.Name | None = None
     """The machine that has the folder, by name or id; without one, that of the store."""
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which sessions to list."""
 
-    query: str | None = None
+    query: bounds.Words | None = None
+    """Part of the title or the id."""
+    workspace: bounds.Folder | None = None
+    """Only those about this folder: the id of a workspace, or a path."""
     children: bool = False
-    limit: int = 50
-    cursor: str | None = None
+    """Delegated sessions too."""
+    archived: bool = False
+    """Those that were put away too."""
+    limit: bounds.To200 = 50
+    cursor: bounds.Cursor | None = None
 
 
 class SessionsShape(shapes.Shape, frozen=True, kw_only=True):
@@ -50,13 +58,14 @@ class SessionsShape(shapes.Shape, frozen=True, kw_only=True):
 class Reading(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which events to read."""
 
-    after: int = 0
+    after: bounds.After = 0
     """The cursor: the number of the last event that is known."""
-    limit: int = following.PAGE
-    kinds: str | None = None
+    limit: bounds.To1000 = following.PAGE
+    kinds: Annotated[str, Meta(max_length=400)] | None = None
     """Kinds, separated by commas; all without it."""
-    run: str | None = None
-    wait: float = 0.0
+    run: bounds.Id | None = None
+    """Only those of this run."""
+    wait: bounds.Wait = 0.0
     """Seconds to wait for an event when there is none yet, at most 25."""
 
 
@@ -74,9 +83,19 @@ class EventsShape(shapes.Shape, frozen=True, kw_only=True):
 class Saying(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A message for the session's agent."""
 
-    text: str
-    engine: str | None = None
-    options: dict[str, Any] = {}
+    text: bounds.Text
+    engine: bounds.Name | None = None
+    """The engine that answers; without it, that of the session."""
+    options: bounds.Options = {}
+    """Dials of the run."""
+    references: referencing.Named = ()
+    """Other sessions whose snapshots go along; those that the text mentions do so anyway."""
+
+
+class Naming(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Another title."""
+
+    title: bounds.Title
 
 
 def start(ask: Ask) -> shapes.SessionShape:
@@ -96,7 +115,13 @@ def listed(ask: Ask) -> SessionsShape:
     """List sessions."""
     given: Listing = ask.query
     found, cursor = sessions.listed(
-        ask.platform, text=given.query, children=given.children, limit=given.limit, cursor=given.cursor
+        ask.platform,
+        text=given.query,
+        workspace=given.workspace,
+        children=given.children,
+        archived=given.archived,
+        limit=given.limit,
+        cursor=given.cursor,
     )
     return SessionsShape(sessions=tuple(shapes.session(s, ask.platform) for s in found), next=cursor)
 
@@ -109,8 +134,6 @@ def show(ask: Ask) -> shapes.SessionShape:
 async def events(ask: Ask) -> EventsShape:
     """Return what follows a cursor; with ``wait``, wait for something to."""
     given: Reading = ask.query
-    if not 0 <= given.wait <= LONGEST_WAIT:
-        raise LimitExceeded(what="the wait in seconds", limit=f"0 to {LONGEST_WAIT:g}", found=given.wait)
     name = ask.path["session"]
     kinds = tuple(filter(None, given.kinds.split(","))) if given.kinds is not None else None
     until = time.monotonic() + given.wait
@@ -118,28 +141,55 @@ async def events(ask: Ask) -> EventsShape:
     with listening(ask.house.hints, lambda hint: name in hint.sessions) as told:
         while True:
             told.clear()
-            found = await in_thread(
-                following.read_on,
-                ask.platform,
-                name,
-                after=after,
-                limit=given.limit,
-                kinds=kinds,
-                run=given.run,
-            )
+            found = await in_thread(_page, ask.platform, name, after, given, kinds)
             after, left = found.after, until - time.monotonic()
             over = left <= 0 or ask.house.closing.is_set() or await ask.request.is_disconnected()
             if found.events or over:
-                shown = tuple(shapes.event(event) for event in found.events)
-                return EventsShape(session=name, events=shown, after=found.after, head=found.head)
+                return found
             await either(told, ask.house.closing, seconds=min(left, LOOK_SECONDS))
+
+
+def _page(
+    platform: Platform, name: str, after: int, given: Reading, kinds: tuple[str, ...] | None
+) -> EventsShape:
+    """Read a page, bounded in events and in bytes."""
+    found = following.read_on(platform, name, after=after, limit=given.limit, kinds=kinds, run=given.run)
+    shown: list[shapes.EventShape] = []
+    size, upto = 0, found.after
+    for event in found.events:
+        size += len(event.body)
+        if shown and size > PAGE_BYTES:
+            upto = shown[-1].seq
+            break
+        shown.append(shapes.event(event))
+    return EventsShape(session=name, events=tuple(shown), after=upto, head=found.head)
+
+
+def rename(ask: Ask) -> shapes.SessionShape:
+    """Give a session another title."""
+    given: Naming = ask.body
+    return shapes.session(sessions.rename(ask.platform, ask.path["session"], given.title), ask.platform)
+
+
+def archive(ask: Ask) -> shapes.SessionShape:
+    """Put a session away."""
+    return shapes.session(sessions.archive(ask.platform, ask.path["session"]), ask.platform)
 
 
 def say(ask: Ask) -> shapes.RunShape:
     """Put a message before the session's agent."""
     given: Saying = ask.body
     name = ask.path["session"]
-    run = running.submit(ask.platform, name, given.text, engine=given.engine, options=given.options)
+    opening.parse_options(given.options)
+    run = running.submit(
+        ask.platform,
+        name,
+        given.text,
+        engine=given.engine,
+        options=given.options,
+        references=given.references,
+        key=ask.key,
+    )
     return shapes.run(run, ask.platform)
 
 
@@ -153,6 +203,8 @@ ROUTES: Final = (
         body=Opening,
         answer=shapes.SessionShape,
         status=201,
+        errors=(errors.WorkspaceNotFound, errors.MachineNotFound, errors.Conflict),
+        example={"title": "Fix the parser", "workspace": "/home/me/parser"},
     ),
     Route(
         method="GET",
@@ -169,6 +221,25 @@ ROUTES: Final = (
         does="Return a session.",
         scope="read",
         handler=show,
+        answer=shapes.SessionShape,
+        tag="weak",
+    ),
+    Route(
+        method="POST",
+        path="/v1/sessions/{session}/rename",
+        does="Give a session another title.",
+        scope="write",
+        handler=rename,
+        body=Naming,
+        answer=shapes.SessionShape,
+        example={"title": "Fix the parser, at last"},
+    ),
+    Route(
+        method="POST",
+        path="/v1/sessions/{session}/archive",
+        does="Put a session away: it stays readable and takes no new messages.",
+        scope="write",
+        handler=archive,
         answer=shapes.SessionShape,
     ),
     Route(
@@ -189,5 +260,13 @@ ROUTES: Final = (
         body=Saying,
         answer=shapes.RunShape,
         status=202,
+        errors=(
+            errors.SessionContinued,
+            errors.SessionArchived,
+            *referencing.REFUSED,
+            errors.Conflict,
+        ),
+        keyed=True,
+        example={"text": "What fails?"},
     ),
 )

@@ -12,7 +12,7 @@ import msgspec
 
 from onward.core.codec import Erased, Unreadable, body_of, encode, loads
 from onward.core.events import Event, Source, iso
-from onward.core.records import FINAL_STATES, Machine, Run, Session, Token, Workspace
+from onward.core.records import FINAL_STATES, Link, Machine, Run, Session, Token, Workspace
 from onward.service import dispatching, machines, workspaces
 from onward.service.platform import Platform
 
@@ -63,6 +63,26 @@ class EventShape(Shape, frozen=True, kw_only=True):
     body: Any
     digest: str
     chain: str
+
+
+class LinkShape(Shape, frozen=True, kw_only=True, rename={"from_session": "from", "to_session": "to"}):
+    """A typed edge between two sessions."""
+
+    id: str
+    type: str
+    """``continuation``, ``child`` or ``fork``."""
+    from_session: str
+    to_session: str
+    at: str
+    actor: str
+    reason: str | None
+    event: str | None
+    """The initiating event of a continuation, the call that delegated a child, the last shared event of a fork."""
+    seq: int | None
+    manifest: str | None
+    report_to: str | None
+    """Of a child: the session that it reports to now."""
+    key: str | None
 
 
 class RunShape(Shape, frozen=True, kw_only=True):
@@ -162,6 +182,24 @@ def event(record: Event) -> EventShape:
         body=body(record),
         digest=f"sha256:{record.digest.hex()}",
         chain=f"sha256:{record.chain.hex()}",
+    )
+
+
+def link(record: Link) -> LinkShape:
+    """Return a link."""
+    return LinkShape(
+        id=record.id,
+        type=record.type,
+        from_session=record.from_session,
+        to_session=record.to_session,
+        at=iso(record.created_at),
+        actor=record.actor,
+        reason=record.reason or None,
+        event=record.event_id,
+        seq=record.seq,
+        manifest=record.manifest_id,
+        report_to=record.report_to,
+        key=record.key,
     )
 
 

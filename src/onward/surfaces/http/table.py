@@ -5,7 +5,27 @@ from __future__ import annotations
 from typing import Final
 
 import onward
-from onward.surfaces.http import machines, runners, runs, sessions, shapes, tokens
+from onward.surfaces.http import (
+    approving,
+    continuing,
+    describing,
+    drafting,
+    events,
+    lineages,
+    live,
+    machines,
+    manifests,
+    metrics,
+    recalling,
+    referencing,
+    runners,
+    runs,
+    sessions,
+    shapes,
+    states,
+    tokens,
+    workspaces,
+)
 from onward.surfaces.http.routing import Ask, Route
 
 
@@ -24,8 +44,21 @@ ROUTES: Final[tuple[Route, ...]] = (
         handler=health,
         answer=shapes.Health,
     ),
+    *describing.ROUTES,
+    *metrics.ROUTES,
     *sessions.ROUTES,
+    *states.ROUTES,
+    *live.ROUTES,
+    *events.ROUTES,
     *runs.ROUTES,
+    *continuing.ROUTES,
+    *drafting.ROUTES,
+    *approving.ROUTES,
+    *lineages.ROUTES,
+    *manifests.ROUTES,
+    *recalling.ROUTES,
+    *referencing.ROUTES,
+    *workspaces.ROUTES,
     *machines.ROUTES,
     *tokens.ROUTES,
     *runners.ROUTES,

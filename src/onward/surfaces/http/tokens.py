@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
 from onward.service import tokens
-from onward.surfaces.http import shapes
+from onward.surfaces.http import bounds, shapes
 from onward.surfaces.http.routing import Ask, Route
 
 
 class Creating(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A token to make."""
 
-    name: str
-    scopes: tuple[str, ...]
-    lifetime: float | None = None
+    name: bounds.Name
+    scopes: Annotated[
+        tuple[Literal["read", "write", "runner", "admin"], ...], Meta(min_length=1, max_length=4)
+    ]
+    lifetime: Annotated[float, Meta(gt=0, le=100 * 365 * 86_400)] | None = None
     """Seconds; without it, until it is revoked."""
 
 
@@ -60,6 +63,7 @@ ROUTES: Final = (
         body=Creating,
         answer=CreatedShape,
         status=201,
+        example={"name": "laptop", "scopes": ["read", "write"], "lifetime": 2592000},
     ),
     Route(
         method="GET",
