@@ -98,13 +98,16 @@ def test_an_agent_behind_a_bad_network_continues_once(site: Site) -> None:
 
 
 @pytest.mark.requirement("L6")
-def test_two_runners_share_what_waits_and_no_run_is_executed_twice(site: Site) -> None:
+@pytest.mark.parametrize("names", [("tower", "laptop"), ("tower", "tower")])
+def test_two_runners_share_what_waits_and_no_run_is_executed_twice(
+    site: Site, names: tuple[str, str]
+) -> None:
     site.serve()
     runs = {}
     for number in range(24):
         session = site.session()
         runs[site.say(session, f"[[say Answer {number}.]]")] = session
-    for name in ("tower", "laptop"):
+    for name in names:
         site.runner(name, "--at-once", "2")
     machines = Counter[str]()
     for run, session in runs.items():
@@ -114,7 +117,7 @@ def test_two_runners_share_what_waits_and_no_run_is_executed_twice(site: Site) -
         shown = site.ask("GET", f"runs/{run}")
         assert (shown["state"], shown["attempt"]) == ("completed", 1)
         machines[shown["machine"]] += 1
-    assert set(machines) == {"tower", "laptop"}
+    assert set(machines) == set(names)
     sound(site)
 
 
@@ -159,9 +162,9 @@ def test_what_waits_for_a_machine_that_is_gone_says_so_and_runs_when_it_is_back(
     assert site.ask("GET", f"runs/{run}")["machine"] == "tower"
 
 
-def hanging(site: Site) -> tuple[str, str, Running]:
+def hanging(site: Site, *arguments: str) -> tuple[str, str, Running]:
     """A session whose run hangs on a runner, after a word was said."""
-    runner = site.runner("tower")
+    runner = site.runner("tower", *arguments)
     session = site.session()
     run = site.say(session, "[[say Begun.]] [[hang]]")
     site.follow(session, lambda seen: any(e["actor"] == "agent" for e in seen))
@@ -183,13 +186,20 @@ def test_a_runner_that_is_told_twice_to_stop_ends_its_run_and_is_gone(site: Site
 
 def test_a_runner_that_is_told_once_finishes_within_its_grace(site: Site) -> None:
     site.serve()
-    runner = site.runner("tower", "--grace", "0")
-    session = site.session()
-    run = site.say(session, "[[say Begun.]] [[hang]]")
-    site.follow(session, lambda seen: any(e["actor"] == "agent" for e in seen))
+    session, run, runner = hanging(site, "--grace", "0")
     runner.tell(TERM)
     assert runner.wait() == 0
     assert site.ended(session, run)[-1]["body"]["state"] == "cancelled"
+
+
+def test_a_runner_whose_server_is_gone_does_not_wait_for_it_once_it_was_told_to_stop(site: Site) -> None:
+    site.serve()
+    _, _, runner = hanging(site, "--grace", "0")
+    assert site.server is not None
+    site.server.tell(KILL)
+    site.server.wait()
+    runner.tell(TERM)
+    assert runner.wait() == 0
 
 
 def test_a_run_that_is_cancelled_at_the_server_stops_on_its_machine(site: Site) -> None:
@@ -214,3 +224,20 @@ def test_the_server_executes_runs_itself_and_tells_nobody_a_secret(site: Site) -
     served.tell(TERM)
     assert served.wait() == 0
     assert site.secret not in "".join(served.errors)
+
+
+@pytest.mark.parametrize(("grace", "times"), [("0", 1), ("300", 2)])
+def test_a_server_that_is_told_to_stop_ends_what_it_executes_and_is_gone(
+    site: Site, grace: str, times: int
+) -> None:
+    served = site.serve("--engine", "script", "--grace", grace)
+    session = site.session()
+    run = site.say(session, "[[say Begun.]] [[hang]]")
+    site.follow(session, lambda seen: any(e["actor"] == "agent" for e in seen))
+    for _ in range(times):
+        served.tell(TERM)
+    assert served.wait() == 0
+    with onward.open(site.store) as log:
+        ended = log.platform.store.run(run)
+        assert ended is not None
+        assert ended.state == "cancelled"

@@ -258,6 +258,7 @@ class Runner:
             if self._working:
                 await asyncio.wait(self._working, timeout=grace)
         finally:
+            self._office.hurry()  # what is left had its time; a server that is not there is not waited for
             await self._end(*self._working)
             await self._end(*beside)
             with contextlib.suppress(OnwardError):

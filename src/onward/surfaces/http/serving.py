@@ -26,9 +26,10 @@ from onward.core import ids as make
 from onward.core.records import Token
 from onward.core.wording import asleep
 from onward.engines.contract import Engine
-from onward.errors import InvalidInput
+from onward.errors import InvalidInput, OnwardError
+from onward.runner.desk import in_thread
 from onward.runner.serving import AT_ONCE, IDLE_SECONDS, LocalOffice, Runner
-from onward.service import tokens
+from onward.service import running, tokens
 from onward.service.machines import Slept
 from onward.service.platform import Platform
 from onward.surfaces.http.app import RATE, application
@@ -38,6 +39,7 @@ GRACE: Final = 300.0
 """Seconds in which what is being executed may finish."""
 CLOSING: Final = 5
 """Seconds in which open requests may finish."""
+EXPIRE_SECONDS: Final = 10.0
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 SWITCH_SECONDS: Final = 0.0005
 """How long a worker thread keeps the interpreter while the loop wants it. Python's own 5 ms would stall every stream."""
@@ -140,6 +142,7 @@ async def _serve(
         if working is not None:
             working.stop()
 
+    expiring = asyncio.create_task(_expire(house))
     for number in SIGNALS:
         loop.add_signal_handler(number, stop)
     try:
@@ -162,8 +165,17 @@ async def _serve(
             executing.result()
         executing.cancel()
     finally:
+        expiring.cancel()
         for number in SIGNALS:
             loop.remove_signal_handler(number)
+
+
+async def _expire(house: House) -> None:
+    """Close runs whose runner has not said anything for as long as its lease, also while no other asks for work."""
+    while True:
+        with contextlib.suppress(OnwardError):
+            await in_thread(running.expire, house.platform)
+        await asyncio.sleep(EXPIRE_SECONDS)
 
 
 def _runner(
