@@ -246,6 +246,25 @@ def test_what_a_person_says_waits_for_the_agent_and_the_page_is_shown_anew(visit
     assert f'action="/runs/{run.id}/cancel"' in page
 
 
+def test_a_message_that_waits_is_on_the_page_before_it_is_in_the_log(visitor: Visitor) -> None:
+    session = visitor.session(engine="script")
+    visitor.post(f"/sessions/{session.id}/messages", {"text": "first <b>"})
+    visitor.post(f"/sessions/{session.id}/messages", {"text": "second"})
+    page = visitor.page(f"/sessions/{session.id}")
+    assert page.index("first &lt;b&gt;") < page.index("second")
+    assert "Another message is before it." in page
+
+
+def test_a_form_that_is_sent_twice_is_one_message_and_a_changed_one_is_another(visitor: Visitor) -> None:
+    session = visitor.session(engine="script")
+    once = Markup(visitor.page(f"/sessions/{session.id}"))
+    mark = next(given["value"] for given in once.named("input") if given.get("name") == "once")
+    for text in ("go", "go", "go on"):
+        answer = visitor.post(f"/sessions/{session.id}/messages", {"text": text, "once": mark})
+        assert answer.status_code == 303
+    assert len(visitor.platform.store.unfinished(session.id)) == 2
+
+
 def test_a_run_is_cancelled_and_tried_again_from_its_page(visitor: Visitor) -> None:
     session = visitor.session(engine="script")
     run = running.submit(visitor.platform, session.id, "go")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from onward.core import bodies
-from onward.core.codec import body_of
+from onward.core.codec import body_of, decode
 from onward.core.events import Event
 from onward.core.records import FINAL_STATES, Machine, Run, Session
 from onward.core.wording import Telling, facts_of, offline, tell
@@ -23,6 +23,8 @@ from onward.surfaces.http.console.words import When
 
 RUNS: Final = 8
 """Runs that the page of a session lists; the newest are what somebody looks for."""
+QUEUED: Final = 10
+"""Messages that wait of which the words are shown."""
 CHANGES: Final = 30
 """Newest changes of a session among which its last opening is looked for."""
 
@@ -73,6 +75,16 @@ class Writing(View, frozen=True, kw_only=True):
     engines: tuple[EngineView, ...]
 
 
+class Queued(View, frozen=True, kw_only=True):
+    """A message that waits for its turn: it is not in the log before its run begins."""
+
+    run: str
+    text: str
+    who: str
+    why: str
+    since: When | None
+
+
 class Gauge(View, frozen=True, kw_only=True):
     """How full the model's window was when it was last asked."""
 
@@ -98,6 +110,8 @@ class About(View, frozen=True, kw_only=True):
     gauge: Gauge | None
     spent: tuple[tuple[str, str], ...]
     spent_note: str
+    queued: tuple[Queued, ...]
+    more_queued: int
     runs: tuple[RunView, ...]
     more_runs: bool
     plan: Steps | None
@@ -119,6 +133,7 @@ def facts(platform: Platform, session: Session) -> About:
     writing = _writing(platform, session, on)
     told, tone, busy = _state(session, shown, writing)
     machine, online = _machine(platform, on)
+    queued = _queued(platform, session, now)
     spent, note = _spent(platform, session)
     plan, pins = (_steps(state, kind) for kind in ("plan", "pins"))
     return About(
@@ -134,6 +149,8 @@ def facts(platform: Platform, session: Session) -> About:
         gauge=_gauge(platform, session),
         spent=spent,
         spent_note=note,
+        queued=queued[:QUEUED],
+        more_queued=max(0, len(queued) - QUEUED),
         runs=shown,
         more_runs=len(runs) > RUNS,
         plan=plan,
@@ -169,6 +186,19 @@ def run_view(platform: Platform, run: Run, now: int) -> RunView:
         may_retry=run.state in ("failed", "cancelled", "interrupted"),
         retry_of=run.retry_of,
     )
+
+
+def _queued(platform: Platform, session: Session, now: int) -> tuple[Queued, ...]:
+    """Return the messages that wait, in the order in which they will be answered."""
+    out = []
+    for run in platform.store.unfinished(session.id):
+        body = decode("message", run.input) if run.input is not None else None
+        if isinstance(body, bodies.Message):
+            why = dispatching.why_waiting(platform, run)
+            who = "Trigger" if run.input_actor == "trigger" else "You"
+            since = words.when(run.created_at, now)
+            out.append(Queued(run=run.id, text=words.cut(body.text, 600), who=who, why=why, since=since))
+    return tuple(out)
 
 
 def status_of(error: OnwardError) -> int:

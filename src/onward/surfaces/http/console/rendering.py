@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -74,7 +75,10 @@ def draw(template: str, values: Mapping[str, Any]) -> str:
 
 
 def surroundings(request: Request, signed: Signed | None) -> dict[str, Any]:
-    """Return what every page needs besides its own: who looks, how they like it, and where they are."""
+    """Return what every page needs besides its own: who looks, how they like it, and where they are.
+
+    ``once`` is for forms that must not be taken twice: it is another one on every page.
+    """
     theme = request.cookies.get(THEME, "auto")
     return {
         "signed": signed is not None,
@@ -83,6 +87,7 @@ def surroundings(request: Request, signed: Signed | None) -> dict[str, Any]:
         "theme": theme if theme in THEMES else "auto",
         "here": request.url.path,
         "here_query": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+        "once": secrets.token_urlsafe(12),
         "version": onward.__version__,
         "code": None,
         "partial": bool(request.headers.get("hx-request")),

@@ -8,11 +8,12 @@ from starlette.responses import Response
 
 from onward.core import lines
 from onward.core.codec import body_of
+from onward.core.digests import content_digest
 from onward.core.events import Event
 from onward.errors import EventNotFound, InvalidInput, OnwardError
 from onward.runner.desk import in_thread
 from onward.service import recalling, running, sessions
-from onward.surfaces.http.console import about, reading
+from onward.surfaces.http.console import about, around, reading
 from onward.surfaces.http.console.visiting import Moved, Page, Shown, Visit
 from onward.surfaces.http.console.window import names_of, window
 from onward.surfaces.http.live import hints
@@ -37,6 +38,7 @@ def show(visit: Visit) -> Shown:
         "window": shown,
         "facts": about.facts(platform, session),
         "newest": before is None and after is None and at is None,
+        **around.values(visit, session),
     }
     return Shown(template="session.html", values=values)
 
@@ -74,7 +76,9 @@ def say(visit: Visit) -> Any:
     name = visit.path["session"]
     text = visit.form.get("text", "")
     try:
-        running.submit(visit.platform, name, text, engine=visit.form.get("engine") or None)
+        running.submit(
+            visit.platform, name, text, engine=visit.form.get("engine") or None, key=_key(visit, text)
+        )
     except OnwardError as error:
         # What was written is not lost with the refusal.
         session = visit.platform.session(name)
@@ -84,11 +88,18 @@ def say(visit: Visit) -> Any:
             "window": window(visit.platform, session),
             "facts": about.facts(visit.platform, session),
             "newest": True,
+            **around.values(visit, session),
             "written": text,
             "refused": str(error),
         }
         return Shown(template="session.html", values=values, status=about.status_of(error))
     return Moved(to=f"/sessions/{name}#end")
+
+
+def _key(visit: Visit, text: str) -> str | None:
+    """Return what makes a message repeat-safe: sent twice from one page it is one, changed in between it is two."""
+    once = visit.form.get("once", "")[:64]
+    return f"console {once} {content_digest(text.encode('utf-8', 'surrogatepass'))}" if once else None
 
 
 def event(visit: Visit) -> Shown:

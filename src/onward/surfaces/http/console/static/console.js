@@ -52,7 +52,11 @@
     }
   });
   addEventListener("pageshow", () => {
-    for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+    for (const form of document.querySelectorAll("form[data-sent]")) {
+      delete form.dataset.sent;
+      // Whoever came back and sends again means another message.
+      if (form.elements.once) form.elements.once.value = crypto.randomUUID?.() ?? `${Date.now()}${Math.random()}`;
+    }
   });
   document.addEventListener("submit", (event) => {
     if (event.target.dataset.sent) event.preventDefault();
@@ -176,8 +180,13 @@
       const answer = await fetch(`${base}/facts`, { headers: { "HX-Request": "true" } }).catch(() => null);
       if (!answer?.ok) return;
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      const state = page.getElementById("state-now");
-      if (state) document.getElementById("state").replaceChildren(document.importNode(state.content, true));
+      const follow = atEnd();
+      for (const name of ["state", "queued"]) {
+        const now = page.getElementById(`${name}-now`);
+        const there = document.getElementById(name);
+        if (now && there) there.replaceChildren(document.importNode(now.content, true));
+      }
+      if (follow) toEnd();
       const focused = document.activeElement?.closest("#facts a, #facts button, #facts summary");
       if (focused) return;
       facts.replaceChildren(...[...page.body.childNodes].map((node) => document.importNode(node, true)));
@@ -194,6 +203,27 @@
     draft.hidden = !writing.text;
     if (follow) toEnd();
   }
+
+  // What was above stays above: the article at the top keeps its place while earlier ones are put before it.
+  let kept = null;
+  document.addEventListener("htmx:before:swap", (event) => {
+    const first = timeline.querySelector(":scope > [data-seq]");
+    kept = first && event.target.closest?.(".earlier") ? { first, top: first.getBoundingClientRect().top } : null;
+  });
+  document.addEventListener("htmx:after:swap", () => {
+    if (!kept) return;
+    const { first, top } = kept;
+    kept = null;
+    const mine = going += 1;
+    const step = (tries) => {
+      if (mine !== going || !tries) return;
+      scrollBy({ top: first.getBoundingClientRect().top - top, behavior: "instant" });
+      requestAnimationFrame(() => step(tries - 1));
+    };
+    step(6);
+    (timeline.querySelector(".earlier a") ?? timeline.querySelector(".seq"))?.focus({ preventScroll: true });
+    ages();
+  });
 
   function listen() {
     const stream = new EventSource(`${base}/live?after=${last}`);
