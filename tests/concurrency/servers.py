@@ -110,12 +110,15 @@ class Site:
         self.port = int(started.told["url"].rpartition(":")[2])
         return started
 
-    def runner(self, name: str, *arguments: str, url: str | None = None) -> Running:
-        """Start a runner with the script engine."""
+    def runner(
+        self, name: str, *arguments: str, url: str | None = None, engine: str = "script", **environment: str
+    ) -> Running:
+        """Start a runner with one engine."""
         started = Running(
-            *("--json", "runner", "--server", url or self.url, "--name", name, "--engine", "script"),
+            *("--json", "runner", "--server", url or self.url, "--name", name, "--engine", engine),
             *arguments,
             ONWARD_TOKEN=self.secret,
+            **environment,
         )
         self._running.append(started)
         return started
@@ -132,9 +135,10 @@ class Site:
         made: str = self.ask("POST", "sessions", {"engine": "script", **fields})["id"]
         return made
 
-    def say(self, session: str, text: str) -> str:
-        """Put a message before the agent; return the run."""
-        run: str = self.ask("POST", f"sessions/{session}/messages", {"text": text})["id"]
+    def say(self, session: str, text: str, **options: Any) -> str:
+        """Put a message before the agent, with options of its run; return the run."""
+        said = {"text": text, "options": options} if options else {"text": text}
+        run: str = self.ask("POST", f"sessions/{session}/messages", said)["id"]
         return run
 
     def follow(self, session: str, enough: Any) -> list[dict[str, Any]]:
@@ -238,3 +242,4 @@ def bad_network(port: int, *, seed: int) -> Iterator[BadNetwork]:
 
 KILL: Final = signal.SIGKILL
 TERM: Final = signal.SIGTERM
+INT: Final = signal.SIGINT

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.concurrency.servers import KILL, TERM, Running, Site, bad_network, comparable
+from tests.concurrency.servers import INT, KILL, TERM, Running, Site, bad_network, comparable
 
 import onward
 
@@ -226,16 +226,17 @@ def test_the_server_executes_runs_itself_and_tells_nobody_a_secret(site: Site) -
     assert site.secret not in "".join(served.errors)
 
 
-@pytest.mark.parametrize(("grace", "times"), [("0", 1), ("300", 2)])
+# Two signals of one kind that come at once are one; two kinds are two.
+@pytest.mark.parametrize(("grace", "signals"), [("0", (TERM,)), ("300", (TERM, INT))])
 def test_a_server_that_is_told_to_stop_ends_what_it_executes_and_is_gone(
-    site: Site, grace: str, times: int
+    site: Site, grace: str, signals: tuple[int, ...]
 ) -> None:
     served = site.serve("--engine", "script", "--grace", grace)
     session = site.session()
     run = site.say(session, "[[say Begun.]] [[hang]]")
     site.follow(session, lambda seen: any(e["actor"] == "agent" for e in seen))
-    for _ in range(times):
-        served.tell(TERM)
+    for number in signals:
+        served.tell(number)
     assert served.wait() == 0
     with onward.open(site.store) as log:
         ended = log.platform.store.run(run)
