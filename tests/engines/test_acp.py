@@ -33,6 +33,7 @@ from onward.engines.contract import (
     Turn,
 )
 from onward.engines.leases import native_lease
+from onward.errors import LeaseLost
 from onward.testing.engine_contract import collect, run_turn
 
 BRIEF = "<brief>The launch word is heron.</brief>"
@@ -415,6 +416,20 @@ def test_a_program_that_speaks_something_else_is_named(folder: Path) -> None:
     end = end_of(take(engine, turn(folder, "Hi.")))
     assert (end.status, end.code) == ("failed", "crashed")
     assert "initialize" in end.reason
+
+
+def test_half_a_character_in_what_is_asked_ends_no_turn(folder: Path) -> None:
+    assert said(take(make(folder), turn(folder, "a \ud83d b"))) == ["You said: a � b"]
+
+
+@pytest.mark.requirement("L6")
+def test_what_whoever_may_permit_raises_ends_the_turn_and_is_raised(folder: Path) -> None:
+    async def lost(_asked: Permission) -> Permitted:
+        raise LeaseLost(run="run_a", why="somebody cancelled it")
+
+    with pytest.raises(LeaseLost):
+        take(make(folder), turn(folder, "[[shell echo hi]]", permit=lost))
+    assert running(folder) == []
 
 
 @pytest.mark.parametrize("name", ["opencode", "gemini", "qwen"])

@@ -603,3 +603,21 @@ def said_by(result: dict[str, Any]) -> str:
     (content,) = result["content"]
     text: str = content["text"]
     return text
+
+
+def test_half_a_character_in_a_call_or_an_answer_costs_no_more_than_that_character() -> None:
+    async def quote(_call: str, given: dict[str, Any]) -> ToolOutcome:
+        assert given["text"] == "\ud83d"
+        return ToolOutcome(output=f"no session {given['text']}", status="error")
+
+    async def work() -> Any:
+        async with bridged(turn(quote=quote)) as (bridge, peer), allowing(bridge):
+            line = rb'{"id": 7, "method": "tools/call", "params": {"name": "quote", "arguments": {"text": "\ud83d"}}}'
+            await peer.child.send(line)
+            message = await anext(peer.incoming())
+            assert isinstance(message, Stray)
+            return json.loads(message.line)
+
+    answer = run(work())
+    assert answer["id"] == 7
+    assert answer["result"]["content"][0]["text"] == "no session �"

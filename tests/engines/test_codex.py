@@ -357,3 +357,20 @@ def test_a_setting_that_cannot_be_said_fails_the_turn(tmp_path: Path) -> None:
 def test_an_option_has_one_of_its_values(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match=next(iter(given.values()))):
         CodexEngine(**given)
+
+
+def test_half_a_character_in_what_is_asked_and_in_the_answer_ends_no_turn(tmp_path: Path) -> None:
+    played = Played(tmp_path, turn__start=[BEGUN, item("agentMessage", text="Half \ud83d."), COMPLETED])
+    signals = played.take(brief="before \ud83d", input="and \ude00 now")
+    assert signals[-1] == Finished(status="completed")
+    assert [one.text for one in signals if isinstance(one, Said)] == ["Half \ud83d."]
+    (begun,) = played.heard("turn/start")
+    assert begun["params"]["input"] == [{"type": "text", "text": "before �\n\nand � now"}]
+
+
+@pytest.mark.parametrize("result", [{}, None, {"turn": "turn-1"}, {"turn": {"id": 1}}])
+def test_a_turn_without_an_id_has_failed(tmp_path: Path, result: Any) -> None:
+    end = Played(tmp_path, turn__start=[{"result": result}]).take()[-1]
+    assert isinstance(end, Finished)
+    assert end.status == "failed"
+    assert "did not say which" in end.reason

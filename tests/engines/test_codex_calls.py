@@ -65,6 +65,12 @@ def test_an_error_of_any_shape_is_a_failure_with_a_reason(told: Any) -> None:
     assert failure_of(told).code in FAILURES
 
 
+@pytest.mark.parametrize("status", [{}, "500", [500], 5.5])
+def test_a_status_that_is_no_number_says_nothing(status: Any) -> None:
+    told = {"message": "No.", "codexErrorInfo": {"other": {"httpStatusCode": status}}}
+    assert failure_of(told).code == "unknown"
+
+
 @pytest.mark.parametrize(
     ("text", "is_one"),
     [

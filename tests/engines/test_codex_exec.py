@@ -251,3 +251,8 @@ def test_messages_that_this_mode_cannot_tell_are_refused_and_not_dropped(tmp_pat
     assert isinstance(end, Finished)
     assert (end.status, end.code) == ("failed", "invalid_request")
     assert not told.exists()
+
+
+def test_a_record_whose_type_is_no_text_is_kept_as_it_came() -> None:
+    line = b'{"type": [{"type": []}]}'
+    assert ExecStream(next_call=lambda: "call").line(line) == (Noted(kind="raw", body=line, actor="system"),)

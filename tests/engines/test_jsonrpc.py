@@ -172,3 +172,16 @@ def test_a_message_that_is_too_long_ends_the_conversation_with_the_limit() -> No
             await rest(peer)
 
     talk(work, max_line=1000)
+
+
+def test_half_a_character_is_read_as_it_is_and_said_as_a_replacement() -> None:
+    """JavaScript cuts texts in the middle of an emoji; Rust refuses a whole message for that."""
+
+    async def work(peer: Peer) -> tuple[Any, list[Incoming]]:
+        await peer.request("write", [r'{"method": "said", "params": "\ud83d"}'])
+        return await peer.request("echo", {"a\ud83d": ["\ude00 b"]}), await rest(peer)
+
+    echoed, (told,) = talk(work)
+    assert echoed == {"a�": ["� b"]}
+    assert isinstance(told, Notification)
+    assert told.params == "\ud83d"

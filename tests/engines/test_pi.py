@@ -21,7 +21,7 @@ from onward.engines.contract import (
     Turn,
 )
 from onward.engines.pi import PiEngine, decided, subject
-from onward.engines.pi_process import EXTENSION, answer_to, tool_names
+from onward.engines.pi_process import EXTENSION, GATE, answer_to, tool_names
 from onward.errors import InvalidInput
 from onward.testing.engine_contract import run_turn
 
@@ -243,3 +243,40 @@ def test_only_the_answer_with_its_id_is_taken_for_the_answer() -> None:
 
 def test_the_extension_is_part_of_the_package() -> None:
     assert EXTENSION.is_file()
+
+
+def test_half_a_character_in_what_is_asked_and_in_the_answer_ends_no_turn() -> None:
+    half = {**ANSWER, "content": [{"type": "text", "text": "Half \ud83d."}]}
+    given = Turn(session_id="ses_a", run_id="run_a", input="a \ud83d b")
+    signals = run(given, plays=[{"type": "message_end", "message": half}, PLAY[-1]])
+    assert [one.text for one in signals if isinstance(one, Said)] == ["Half \ud83d."]
+    assert end(signals).status == "completed"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        '{"extension_ui_request" broken',
+        '["extension_ui_request"]',
+        {"type": "extension_ui_request", "method": "input", "title": "no id"},
+        {"type": "extension_ui_request", "method": ["input"], "id": "1"},
+        {"type": "extension_ui_request", "method": "confirm", "id": 1},
+    ],
+)
+def test_a_question_that_is_none_is_not_answered_and_ends_no_turn(record: Any) -> None:
+    signals = run(plays=[record, *PLAY])
+    assert [one.text for one in signals if isinstance(one, Said)] == ["Hello."]
+    assert end(signals).status == "completed"
+
+
+@pytest.mark.parametrize("asked", [None, "no JSON", "[]", "{}", '{"tool": "bash"}'])
+def test_somebody_else_who_asks_under_the_title_of_our_gate_is_dismissed(asked: str | None) -> None:
+    question = {"type": "extension_ui_request", "method": "input", "id": "1", "title": GATE}
+    signals = run(plays=[{**question, "placeholder": asked}])
+    answer = next(json.loads(one.text) for one in signals if isinstance(one, Said))
+    assert answer == {"type": "extension_ui_response", "id": "1", "cancelled": True}
+
+
+@pytest.mark.parametrize("data", ["handled", [1], 7])
+def test_an_answer_whose_data_is_no_object_ends_no_turn(data: Any) -> None:
+    assert end(run(answer={"data": data})).status == "completed"

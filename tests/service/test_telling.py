@@ -93,3 +93,22 @@ def test_another_accounts_sessions_are_not_there(world: World) -> None:
         with pytest.raises(SessionNotFound):
             tell(other, Asking(session=session), {})
     assert session not in telling.list_sessions(other, Asking(), {})
+
+
+@pytest.mark.parametrize("odd", [7, -(10**30), 1.5, True, ["x"], {"a": 1}])
+@pytest.mark.parametrize("name", ["query", "cursor"])
+def test_what_a_model_gives_of_another_type_is_its_mistake_and_no_fault(
+    world: World, name: str, odd: Any
+) -> None:
+    asking = Asking()
+    answer = ask(world, "list_sessions", asking, **{name: odd})
+    assert answer.status == "ok" or str(answer.output).startswith("invalid_input: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "field"), [("read_events", "from_seq"), ("search", "limit"), ("list_sessions", "limit")]
+)
+def test_a_number_without_an_end_is_a_mistake_of_the_model(world: World, name: str, field: str) -> None:
+    asking = Asking(session=world.conversation())
+    answer = ask(world, name, asking, **{field: float("inf")})
+    assert (answer.status, str(answer.output).partition(":")[0]) == ("error", "invalid_input")

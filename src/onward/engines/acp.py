@@ -65,6 +65,12 @@ class _Decided(msgspec.Struct, frozen=True):
     answer: Answer
 
 
+class _Raised(msgspec.Struct, frozen=True):
+    """Whoever was asked for permission raised this: it belongs to whoever drives the turn (a lost lease)."""
+
+    error: Exception
+
+
 class _Refused(Exception):
     """The turn cannot begin; the value is its end."""
 
@@ -273,6 +279,8 @@ class AcpEngine:
             case Request():
                 with contextlib.suppress(EngineError):
                     await talk.refuse(item)
+            case _Raised():
+                raise item.error
             case _Decided():
                 return await self._decided(stream, item)
             case Answered(error=None):
@@ -303,7 +311,11 @@ class AcpEngine:
         permit = turn.permit
 
         async def ask() -> None:
-            permitted = await permit(asked.permission)
+            try:
+                permitted = await permit(asked.permission)
+            except Exception as raised:  # noqa: BLE001 - see `_Raised`
+                talk.inbox.put_nowait(_Raised(raised))
+                return
             talk.inbox.put_nowait(
                 _Decided(request, asked, Answer(granted=permitted.granted, why=permitted.note))
             )

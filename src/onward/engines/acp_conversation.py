@@ -25,6 +25,7 @@ from onward.core.version import VERSION
 from onward.engines.acp_agents import AcpAgent, recognised
 from onward.engines.acp_words import error_of
 from onward.engines.bridge import Bridge
+from onward.engines.json_lines import loads
 from onward.engines.jsonrpc import METHOD_NOT_FOUND, Notification, Peer, PeerError, Request, Stray
 from onward.engines.leases import native_lease
 from onward.engines.processes import Child
@@ -380,8 +381,8 @@ class Conversation:
         if self._unanswered is None:
             return None
         try:
-            message = msgspec.json.decode(stray.line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            message = loads(stray.line)
+        except ValueError:
             return None
         if not isinstance(message, dict) or message.get("id") != self._unanswered:
             return None

@@ -22,6 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from onward.core.bodies import Plan, PlanStep, Terminal, Usage
+from onward.core.codec import encode
 from onward.engines.acp_agents import PLAIN, AcpAgent
 from onward.engines.acp_words import Option, cut, in_words, read_options, text_of
 from onward.engines.contract import (
@@ -159,9 +160,9 @@ class AcpStream:
         update = params.get("update") if isinstance(params, dict) else None
         kind = update.get("sessionUpdate") if isinstance(update, dict) else None
         if not isinstance(update, dict) or not isinstance(kind, str):
-            return self.stray(line or msgspec.json.encode(params))
+            return self.stray(line or encode(params))
         if self._native is not None and params.get("sessionId") != self._native:
-            return self.stray(line or msgspec.json.encode(params))
+            return self.stray(line or encode(params))
         if kind in NOISE:
             self.dropped[kind] += 1
             return ()
@@ -176,7 +177,7 @@ class AcpStream:
             taken = self._planned(update)
         elif kind == "usage_update":
             taken = self._used(update)
-        return self.stray(line or msgspec.json.encode(params)) if taken is None else taken
+        return self.stray(line or encode(params)) if taken is None else taken
 
     def stray(self, line: bytes) -> tuple[Signal, ...]:
         """Return a record of an unknown kind, in its place between the others."""

@@ -26,13 +26,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
 
-import msgspec
-
 from onward.core.version import VERSION
 from onward.engines import bridge_client
 from onward.engines.bridge_client import ADDRESS, DELIVERED, SECRET
 from onward.engines.calling import Numbers, answer
 from onward.engines.contract import ToolAnswered, ToolCalled, ToolOutcome, Turn
+from onward.engines.json_lines import loads, said
 from onward.engines.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
 from onward.engines.mcp_words import outcome_words, provider_call, revision, text_result, tool_words
 
@@ -157,7 +156,7 @@ class _Link:
     def send(self, message: dict[str, Any]) -> None:
         """Send a message to the engine; without an engine it goes nowhere."""
         if not self._finished and not self._writer.is_closing():
-            line = msgspec.json.encode(message) + b"\n"
+            line = said(message) + b"\n"
             self._sent += len(line)
             self._writer.write(line)
 
@@ -373,8 +372,8 @@ class Bridge:
     def _heard(self, link: _Link, line: bytes) -> None:
         """Answer one message of an engine, or begin to."""
         try:
-            message = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as unreadable:
+            message = loads(line)
+        except ValueError as unreadable:
             link.refuse(None, PARSE_ERROR, f"not JSON: {unreadable}")
             return
         if not isinstance(message, dict):

@@ -196,7 +196,8 @@ def failure_of(error: Any) -> Failure:
     name, status = (info, None) if isinstance(info, str) else ("", None)
     if isinstance(info, dict) and info:
         name, inner = next(iter(info.items()))
-        status = inner.get("httpStatusCode") if isinstance(inner, dict) else None
+        told_status = inner.get("httpStatusCode") if isinstance(inner, dict) else None
+        status = told_status if isinstance(told_status, int) else None
     if status is None and (found := _STATUS.search(reason)):
         status = int(found[1] or found[2])
     if _BUSY in message:

@@ -129,7 +129,7 @@ class ExecStream:
                 self.trouble = str(record.get("message", ""))
                 return (kept,)
             case _:
-                return () if kind in NOISE else (kept,)
+                return () if isinstance(kind, str) and kind in NOISE else (kept,)
 
     def _item(self, kind: str, item: Item, kept: Noted) -> tuple[Signal, ...]:
         done, native = kind == "item.completed", str(item.get("id"))

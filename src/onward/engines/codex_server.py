@@ -207,10 +207,13 @@ class Server:
         await self._ask("thread/inject_items", {"threadId": thread, "items": items})
 
     async def begin(self, thread: str, text: str, more: Mapping[str, Any]) -> str:
-        """Begin a turn and return its id."""
+        """Begin a turn and return its id. Raises PeerError if that is refused, EngineError without an id."""
         said = [{"type": "text", "text": text}]
         answer = await self._ask("turn/start", {**more, "threadId": thread, "input": said})
-        return str(answer["turn"]["id"])
+        turn = answer.get("turn")
+        if not isinstance(turn, dict) or not isinstance(turn.get("id"), str):
+            raise EngineError(engine="codex", why="it began a turn and did not say which")
+        return str(turn["id"])
 
     async def interrupt(self, thread: str, turn: str) -> None:
         """Ask that a turn ends. Codex says that it has with ``turn/completed``; commands of it may still run."""

@@ -18,10 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from onward.core.bodies import Checkpoint, Terminal, Usage
-from onward.core.codec import loads
+from onward.core.codec import encode, loads
 from onward.engines.codex_calls import Item, answer_of, call_of, failure_of, kind_of, plan_of, says_what
 from onward.engines.contract import (
     Finished,
@@ -317,7 +315,7 @@ class AppServerStream:
 
     @staticmethod
     def _kept(method: str, params: Mapping[str, Any], raw: bytes | None) -> Noted:
-        body = raw if raw is not None else msgspec.json.encode({"method": method, "params": params})
+        body = raw if raw is not None else encode({"method": method, "params": dict(params)})
         return Noted(kind="raw", body=body, actor="system")
 
 

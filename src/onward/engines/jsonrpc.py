@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from onward.engines.json_lines import loads, said
 from onward.engines.processes import Child
 from onward.errors import EngineError, EngineTimeout
 
@@ -132,7 +133,7 @@ class Peer:
 
     async def write(self, message: dict[str, Any]) -> None:
         """Write one message as it is."""
-        await self.child.send(msgspec.json.encode(message))
+        await self.child.send(said(message))
 
     async def incoming(self) -> AsyncGenerator[Incoming, None]:
         """Yield what the other side asks and tells, in order, until its output ends.
@@ -167,8 +168,8 @@ class Peer:
         if not line.strip():
             return
         try:
-            message = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as unreadable:
+            message = loads(line)
+        except ValueError as unreadable:
             self._stray(line, f"it is not JSON: {unreadable}")
             return
         if not isinstance(message, dict):

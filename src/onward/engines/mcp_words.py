@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
+from onward.core.codec import flat
 from onward.engines.contract import Tool, ToolOutcome
+from onward.engines.wire import clean
 
 REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """Revisions of the protocol that are spoken, oldest first."""
@@ -41,14 +41,12 @@ def outcome_words(outcome: ToolOutcome) -> dict[str, Any]:
 
 def text_result(text: str, *, error: bool = False) -> dict[str, Any]:
     """Return a result of ``tools/call`` that is one text. An error is for the model to read, and to act on."""
-    return {"content": [{"type": "text", "text": text}], "isError": error}
+    return {"content": [{"type": "text", "text": clean(text)}], "isError": error}
 
 
 def said(output: Any) -> str:
     """Return an output as text: a text as it is, nothing as nothing, everything else as JSON."""
-    if isinstance(output, str):
-        return output
-    return "" if output is None else msgspec.json.encode(output).decode()
+    return flat(output)
 
 
 def provider_call(meta: object) -> str | None:

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from onward.core.bodies import Usage
+from onward.core.codec import loads
 from onward.engines.contract import (
     Finished,
     Measured,
@@ -42,8 +41,8 @@ class OpencodeStream:
     def line(self, line: bytes) -> tuple[Signal, ...]:
         """Return what follows from one line, without its end."""
         try:
-            row = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            row = loads(line)
+        except ValueError:
             row = None
         taken = self._taken(row) if isinstance(row, dict) else None
         if taken is None:

@@ -23,8 +23,6 @@ from typing import Final
 
 from onward.engines import leases
 
-ASKED_SECONDS: Final = 0.5
-"""Seconds that an orphan has to end when asked, before it is killed."""
 KILL_SECONDS: Final = 2.0
 """Seconds after which one that cannot be killed is left for the next time."""
 
@@ -55,9 +53,9 @@ class Registered:
 
 
 def end_orphans(within: Path | None = None) -> tuple[int, ...]:
-    """End the processes of owners that were killed; return the pids of those that had to be killed, in ascending order.
+    """Kill the processes of owners that were killed; return their pids, in ascending order.
 
-    Blocks: at once when there are none, for at most 3 seconds a family otherwise. Safe to call at any time and from
+    Blocks, for at most 3 seconds a family; without any it returns at once. Safe to call at any time and from
     several processes at once.
     """
     place = within or folder()
@@ -87,7 +85,7 @@ def _end(path: Path) -> tuple[int, ...]:
         family = Family(None, path.name)
         family.look()
         family.look()  # the descendants of those that were found, before any of them ends
-        family.ask(seconds=ASKED_SECONDS)
+        # Not asked first: an engine whose tool ends would go on, and ask its model what to do next.
         killed = family.kill(seconds=KILL_SECONDS)
         gone = not family.living()
     finally:

@@ -40,6 +40,7 @@ from onward.engines.contract import (
     ToolAnswered,
     Turn,
 )
+from onward.engines.json_lines import loads
 from onward.engines.leases import native_lease
 from onward.engines.pi_process import (
     GATE,
@@ -48,6 +49,7 @@ from onward.engines.pi_process import (
     Setup,
     Unknown,
     answer_to,
+    fields,
     server_entry,
     tool_names,
 )
@@ -276,7 +278,7 @@ class _Taking:
         """pi has said that it is done, or has stopped as it was told: it can be left as it is."""
         self._why, self._timeout = why, timeout
         self._until = None if timeout is None else asyncio.get_running_loop().time() + timeout
-        self._model = seat.process.state.get("model") or {}
+        self._model = fields(seat.process.state.get("model"))
         self._stream = PiStream(
             next_call=seat.bridge.numbers.next,
             ours=tool_names(seat.bridge.names),
@@ -383,11 +385,11 @@ class _Taking:
         """Answer what an extension asks: ours by the rules of the turn, that of somebody else by whoever may allow it."""
         if b'"extension_ui_request"' not in line:
             return
-        record = msgspec.json.decode(line)
-        if record.get("type") != "extension_ui_request" or record.get("method") not in DIALOGS:
+        record = _dialog(line)
+        if record is None:
             return
-        if record.get("title") == GATE:
-            self._begin(self._gate(record["id"], msgspec.json.decode(record["placeholder"])))
+        if record.get("title") == GATE and (asked := _asked(record)) is not None:
+            self._begin(self._gate(record["id"], asked))
         elif record["method"] == "confirm" and self.turn.permit is not None:
             self._begin(self._confirm(record))
         else:
@@ -443,6 +445,25 @@ class _Taking:
         return f"pi {how} without saying how its turn did{child.last_words()}"
 
 
+def _dialog(line: bytes) -> dict[str, Any] | None:
+    """Return a line if it is a question that an extension waits for the answer of."""
+    try:
+        record = fields(loads(line))
+    except ValueError:
+        return None
+    method = record.get("method")
+    asks = record.get("type") == "extension_ui_request" and isinstance(method, str) and method in DIALOGS
+    return record if asks and isinstance(record.get("id"), str) else None
+
+
+def _asked(record: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what our gate asks about; None where somebody else only asks under its title."""
+    with contextlib.suppress(ValueError):
+        asked = fields(loads(str(record.get("placeholder") or "").encode("utf-8", "surrogatepass")))
+        return asked if {"tool", "id"} <= asked.keys() else None
+    return None
+
+
 async def _next(records: AsyncIterator[bytes]) -> bytes:
     return await anext(records)
 
@@ -463,8 +484,8 @@ def decided(turn: Turn, tool: str) -> Permitted | None:
 
 def subject(tool: str, given: Any) -> str:
     """Return what a tool is about to do, in a line for a person."""
-    fields = given if isinstance(given, dict) else {}
-    told = fields.get("command") or fields.get("path") or ""
+    known = fields(given)
+    told = known.get("command") or known.get("path") or ""
     line = " ".join(f"{tool} {told}".split())
     return line if len(line) <= 200 else f"{line[:199]}…"
 
@@ -486,7 +507,7 @@ def _not_begun(answer: dict[str, Any]) -> Finished | None:
     if not answer.get("success"):
         failed = failure_of(str(answer.get("error") or "pi refused the message"))
         return failed if failed.code != "unknown" else msgspec.structs.replace(failed, code="invalid_request")
-    if (answer.get("data") or {}).get("disposition") == "handled":
+    if fields(answer.get("data")).get("disposition") == "handled":
         return Finished(status="completed", reason="An extension of pi took the message; there is no answer.")
     return None
 

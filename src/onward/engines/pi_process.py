@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
+from onward.engines.json_lines import loads, said
 from onward.engines.processes import Child
 from onward.errors import EngineError
 
@@ -132,7 +133,7 @@ class PiProcess:
             if resume and ("No session found" in why or "Session found in different project" in why):
                 raise Unknown(why.splitlines()[0]) from None
             raise EngineError(engine="pi", why=f"it did not start: {why}") from None
-        self.state = answer.get("data") or {}
+        self.state = fields(answer.get("data"))
         found = self.state.get("sessionId")
         if resume and found != resume:
             raise Unknown(f"it opened {found!r} when {resume!r} was asked for")
@@ -143,7 +144,7 @@ class PiProcess:
 
     async def send(self, command: Mapping[str, Any]) -> None:
         """Send a command or an answer. Raises EngineError if pi reads no more."""
-        await self.child.send(msgspec.json.encode(command))
+        await self.child.send(said(command))
 
     async def begin(self, command: str, **fields: Any) -> str:
         """Send a command; return its id, by which ``answer_to`` knows its answer."""
@@ -193,12 +194,17 @@ class PiProcess:
             self._scratch.cleanup()
 
 
+def fields(value: Any) -> dict[str, Any]:
+    """Return a value as the object that it should be; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
 def answer_to(id: str, line: bytes) -> dict[str, Any] | None:
     """Return a line if it is the answer to the command with this id."""
     if id.encode() not in line or b'"response"' not in line:
         return None
-    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-        record = msgspec.json.decode(line)
+    with contextlib.suppress(ValueError):
+        record = loads(line)
         if isinstance(record, dict) and record.get("type") == "response" and record.get("id") == id:
             return record
     return None

@@ -19,9 +19,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from onward.core.bodies import Checkpoint, Message, Outcome, Terminal, Usage
+from onward.core.codec import loads
 from onward.engines.contract import (
     Finished,
     Measured,
@@ -125,8 +124,8 @@ class PiStream:
         if not line.strip():
             return ()
         try:
-            record = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            record = loads(line)
+        except ValueError:
             return (_raw(line),)
         if not isinstance(record, dict):
             return (_raw(line),)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol
 
 import msgspec
@@ -194,7 +194,7 @@ def as_object(value: Any) -> dict[str, Any]:
     try:
         msgspec.json.encode(plain)
     except UnicodeEncodeError:
-        plain = _cleaned(plain)
+        plain = cleaned(plain)
     return plain
 
 
@@ -243,11 +243,12 @@ def _unused(id: str, taken: set[str]) -> str:
     return fitted
 
 
-def _cleaned(value: Any) -> Any:
+def cleaned(value: Any) -> Any:
+    """Return a JSON value with every text in it as ``clean`` has it, names too."""
     if isinstance(value, str):
         return clean(value)
-    if isinstance(value, dict):
-        return {clean(str(name)): _cleaned(inner) for name, inner in value.items()}
+    if isinstance(value, Mapping):
+        return {clean(str(name)): cleaned(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_cleaned(inner) for inner in value]
+        return [cleaned(inner) for inner in value]
     return value

@@ -185,7 +185,7 @@ def tool(
             raise
         except OnwardError as error:
             return ToolOutcome(output=f"{error.code}: {error.message}", status="error")
-        except (TypeError, ValueError, msgspec.ValidationError) as error:
+        except (TypeError, ValueError, OverflowError, msgspec.ValidationError) as error:
             return ToolOutcome(output=f"invalid_input: {error}", status="error")
 
     return Tool(name=name, description=description, schema=schema, call=call)

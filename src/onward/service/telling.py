@@ -205,7 +205,7 @@ def list_sessions(
     """Answer ``list_sessions``."""
     limit = min(int(given.get("limit") or 20), MOST_LISTED)
     found, cursor = sessions.listed(
-        platform, text=given.get("query") or None, limit=limit, cursor=given.get("cursor") or None
+        platform, text=_text(given.get("query")), limit=limit, cursor=_text(given.get("cursor"))
     )
     lines = [
         f"{s.id} {iso(s.updated_at)[:16].replace('T', ' ')} UTC “{_title(s)}”"
@@ -225,6 +225,11 @@ def prepare_reference(platform: Platform, asking: Asking, given: dict[str, Any])
         platform, asking.session, "", [str(name) for name in named], mentions=False
     )
     return prepared.context.text if prepared.context else "Nothing was named."
+
+
+def _text(given: Any) -> str | None:
+    """Return what a model gave as a text; None for nothing."""
+    return str(given) if given else None
 
 
 def _title(session: Session) -> str:
