@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
@@ -29,7 +28,11 @@ from onward.service.offering import offered_tools
 from onward.service.opening import EngineFacts, Prepared
 from onward.service.platform import Platform
 
-STOPPED: Final = Permitted(granted=False, note="The run was stopped before anybody answered.")
+UNANSWERED: Final = Permitted(granted=False)
+LOOK_SECONDS: Final = 0.1
+"""How often it is looked whether somebody has answered an engine's question."""
+LONGEST_ASKING: Final = 24 * 3600.0
+"""Seconds that a question waits at most, whatever a run was given."""
 
 _T = TypeVar("_T")
 
@@ -156,31 +159,24 @@ class LocalDesk:
         await in_thread(running.heartbeat, self.platform, run, lease=lease)
 
     async def permit(self, run: Run, request: str, *, seconds: float) -> Permitted:
-        return await self.answered(run, request, seconds=seconds) or STOPPED
+        return await self.answered(run, request, seconds=seconds) or UNANSWERED
 
     async def answered(
         self, run: Run, request: str, *, seconds: float, lapses: bool = True
     ) -> Permitted | None:
-        """Wait for an answer; None when there is none yet (``lapses`` false), or the waiting was stopped."""
-        gone = threading.Event()
-        asking = asyncio.ensure_future(
-            asyncio.to_thread(
-                permitting.wait_for_answer,
-                self.platform,
-                run,
-                request,
-                seconds=seconds,
-                pause=gone.wait,
-                lapses=lapses,
-            )
-        )
-        try:
-            return await asyncio.shield(asking)
-        except asyncio.CancelledError:
-            gone.set()
-            with contextlib.suppress(OnwardError, asyncio.CancelledError):
-                await uninterrupted(asking)
-            raise
+        """Wait for an answer; where there is none in time, None, or with ``lapses`` the answer no.
+
+        Looks again and again instead of holding a thread: many runs may wait for many people.
+        """
+        clock = asyncio.get_running_loop().time
+        until = clock() + min(seconds, LONGEST_ASKING)
+        while (found := await in_thread(permitting.answered, self.platform, run, request)) is None:
+            if (left := until - clock()) <= 0:
+                break
+            await asyncio.sleep(min(LOOK_SECONDS, left))
+        if found is None and lapses:
+            return await in_thread(permitting.lapse, self.platform, run, request, seconds=seconds)
+        return found
 
     async def settle(
         self, run: Run, state: RunState, *, reason: str, usage: Usage | None, engine: str, reply: str

@@ -13,9 +13,6 @@ Continuations that wait for a person are requests of another kind: see ``parking
 from __future__ import annotations
 
 import contextlib
-import threading
-import time
-from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -30,8 +27,6 @@ from onward.service import parking, running
 from onward.service.platform import Platform
 from onward.store.contract import Append, Batch, HeadIs, SessionQuery
 
-LOOK_SECONDS: Final = 0.1
-LONGEST_WAIT: Final = 24 * 3600.0
 ATTEMPTS: Final = 20
 LISTED: Final = 200
 """Sessions, newest activity first, that are looked through when none is named."""
@@ -145,41 +140,21 @@ def answer(
     raise Conflict(what=f"request {approval}")
 
 
-def wait_for_answer(
-    platform: Platform,
-    run: Run,
-    approval: str,
-    *,
-    seconds: float,
-    pause: Callable[[float], bool] | None = None,
-    lapses: bool = True,
-) -> Permitted | None:
-    """Return the answer to a run's request as soon as there is one; when there is none in time, the answer is no.
-
-    With ``lapses`` false, None says that there is none yet. So does it when ``pause``, which waits so many seconds, says
-    True: nobody needs the answer any more. Asking again for a request that was answered gives the same answer.
-    """
-    pause = pause or threading.Event().wait
-    until = time.monotonic() + min(seconds, LONGEST_WAIT)
-    while True:
-        found = requested(platform, approval)
-        if found.run != run.id:
-            raise ApprovalNotFound(approval=approval)
-        if found.state != "requested":
-            return Permitted(granted=found.state == "granted", note=found.note or "")
-        left = until - time.monotonic()
-        if left <= 0:
-            break
-        if pause(min(LOOK_SECONDS, left)):
-            return None
-    if not lapses:
-        return None
-    with contextlib.suppress(
-        InvalidTransition
-    ):  # answered, or ended, in the last moment: what holds is read below
-        answer(platform, approval, False, note=UNHEARD.format(seconds=seconds), by_person=False)
+def answered(platform: Platform, run: Run, approval: str) -> Permitted | None:
+    """Return the answer to a request of a run, or None while there is none. Raises ApprovalNotFound for another run's."""
     found = requested(platform, approval)
+    if found.run != run.id:
+        raise ApprovalNotFound(approval=approval)
+    if found.state == "requested":
+        return None
     return Permitted(granted=found.state == "granted", note=found.note or "")
+
+
+def lapse(platform: Platform, run: Run, approval: str, *, seconds: float) -> Permitted:
+    """Answer a request with no, because nobody did within ``seconds``; return what holds: somebody may have been faster."""
+    with contextlib.suppress(InvalidTransition):  # answered, or ended, in the last moment
+        answer(platform, approval, False, note=UNHEARD.format(seconds=seconds), by_person=False)
+    return answered(platform, run, approval) or Permitted(granted=False)
 
 
 def _lenient(platform: Platform, run_id: str) -> bytes:
