@@ -50,6 +50,13 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """A later event that contradicts or replaces it, ``ses_…:41``."""
 
 
+def places(text: str, session: str) -> list[tuple[int, int, tuple[str, int, int]]]:
+    """Return where a text names events in brackets: start and end of each mark, with session, first and last."""
+    return [
+        (m.start(), m.end(), (m[1] or session, int(m[2]), int(m[3] or m[2]))) for m in _MARK.finditer(text)
+    ]
+
+
 def marked(text: str, session: str) -> list[tuple[str, int, int]]:
     """Return the events that a text names in brackets, ``[12]``, ``[12-18]`` or ``[ses_…:12]``: session, first and last."""
     out = []

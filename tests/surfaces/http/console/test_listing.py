@@ -143,7 +143,8 @@ def test_the_next_page_is_a_link_and_the_same_rows_when_it_is_loaded_in_place(vi
     for number in range(60):
         visitor.session(f"S{number}")
     page = visitor.page("/")
-    path = page.partition('hx-get="')[2].partition('"')[0].replace("&amp;", "&")
+    paging = page.partition('<li class="paging">')[2]
+    path = paging.partition('hx-get="')[2].partition('"')[0].replace("&amp;", "&")
     assert path.startswith("/?cursor=")
     assert "S9</a>" in visitor.page(path)
     part = visitor.get(path, hx_request="true").text

@@ -1,9 +1,9 @@
 """Lineage on pages: the path to a session, and the tree around it as a list and as a picture.
 
-The path stands at the top of every session and folds in the middle when it is long. The page of a lineage shows continuations,
-forks, delegated work and references: first the picture, for those who see it, and the same as a list with every relation in
-words. A tree may have hundreds of sessions; the page shows those nearest to the one that is looked at and says how many it
-leaves out. Sessions that this account may not read are breadcrumbs in both.
+The path stands at the top of every session and folds in the middle when it is long. The page of a lineage shows
+continuations, forks, delegated work and references: first the picture, for those who see it, and the same as a list with
+every relation in words. A tree may have hundreds of sessions; the page shows those nearest to the one that is looked at and
+says how many it leaves out. Sessions that this account may not read are breadcrumbs in both.
 """
 
 from __future__ import annotations
@@ -200,18 +200,20 @@ def _rows(
     others = {name: _other(known, name) for name in {*order, *(one.from_session for one in links)}}
     out = []
     for name in order:
-        link = above.get(name)
-        depth = depths.get(link.from_session, 0) + 1 if link is not None else 0
+        came = above.get(name)
+        # The main line goes straight down; what leaves it stands further in.
+        main = came is not None and newest.get(came.from_session) == came.id
+        depth = 0 if came is None else depths.get(came.from_session, 0) + (0 if main else 1)
         depths[name] = depth
         session = known.get(name)
-        relation, note = _relation(link, newest)
+        relation, note = _relation(came, newest)
         out.append(
             Row(
                 session=others[name],
                 here=name == here,
                 depth=depth,
                 relation=relation,
-                source=others[link.from_session] if link is not None else None,
+                source=others[came.from_session] if came is not None else None,
                 note=note,
                 when=words.when(session.created_at, now) if session is not None else None,
                 events=session.head_seq if session is not None else 0,

@@ -1,8 +1,8 @@
 """The map of a lineage: nodes and edges laid out as a picture. Pure, and the same tree always gives the same picture.
 
-One row a session, in the order of the list, indented by its distance from the root: so the picture never has crossing boxes,
-grows downwards only, and can be read beside the list. Edges leave a box on its left side below and enter one on its left;
-what kind an edge is shows in its line (solid, dashed, dotted, thin), never in colour alone.
+One row a session, in the order of the list: what a conversation went on in stands straight below it, everything that left
+it further in. So the picture grows downwards only and can be read beside the list. What kind an edge is shows in its line
+(solid, dashed, dotted, thin) and in words in the legend, never in colour alone.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import msgspec
 from onward.surfaces.http.console import words
 
 STEP: Final = 28
-"""How far a session stands further in than the one it came of. All figures are units of the picture."""
+"""How far something stands further in than what it left. All figures are units of the picture."""
 ROW: Final = 46
 WIDTH: Final = 236
 HEIGHT: Final = 32
 MARGIN: Final = 12
 DEEPEST: Final = 8
-"""Steps after which boxes go no further in: a long line of continuations stays on the page."""
+"""Steps after which boxes go no further in, so that the picture stays on the page."""
 LABEL: Final = 27
 """Characters of a title that fit into a box."""
 
@@ -102,8 +102,8 @@ def drawn(nodes: Sequence[Node], edges: Sequence[Edge]) -> Map:
     )
 
 
-def _path(start: Box, end: Box, type: str) -> str:
-    if type == "reference":  # along the right side, away from the tree
+def _path(start: Box, end: Box, kind: str) -> str:
+    if kind == "reference":  # along the right side, away from the tree
         x1, y1 = start.x + WIDTH, start.y + HEIGHT // 2
         x2, y2 = end.x + WIDTH, end.y + HEIGHT // 2
         out = max(x1, x2) + 40

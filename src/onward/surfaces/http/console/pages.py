@@ -4,7 +4,31 @@ from __future__ import annotations
 
 from typing import Final
 
-from onward.surfaces.http.console import door, places, runs, session
+from onward.surfaces.http.console import (
+    approving,
+    branching,
+    continuing,
+    door,
+    handoff,
+    lineage,
+    picking,
+    places,
+    ranges,
+    runs,
+    session,
+)
 from onward.surfaces.http.console.visiting import Page
 
-PAGES: Final[tuple[Page, ...]] = (*door.PAGES, *places.PAGES, *session.PAGES, *runs.PAGES)
+PAGES: Final[tuple[Page, ...]] = (
+    *door.PAGES,
+    *places.PAGES,
+    *session.PAGES,
+    *runs.PAGES,
+    *lineage.PAGES,
+    *ranges.PAGES,
+    *handoff.PAGES,
+    *continuing.PAGES,
+    *approving.PAGES,
+    *branching.PAGES,
+    *picking.PAGES,
+)

@@ -1,8 +1,8 @@
 """Transitions: what both ends of a continuation say about it.
 
-The predecessor has a card where it went on: in what, why, when, and what was carried. It is made from the log and the manifest
-each time the page is, so it is there for as long as they are. The successor has a banner that leads back. An end that this
-account may not read is a breadcrumb: its id and that it is not available, never anything else in its place (invariant A1).
+The predecessor has a card where it went on: in what, why, when, and what was carried. It is made from the log and the
+manifest each time the page is, so it is there for as long as they are. The successor has a banner that leads back. An end
+that this account may not read is a breadcrumb: its id and that it is not available, nothing else in its place (A1).
 """
 
 from __future__ import annotations
