@@ -16,6 +16,7 @@ import pytest
 from tests import needs, network
 
 ASKED_FOR = (
+    "ONWARD_CHROMIUM",
     "ONWARD_CLIS",
     "ONWARD_KILLS",
     "ONWARD_MANIFESTS",

@@ -8,6 +8,9 @@ The programs of other engines (`need("claude")` …) are looked for in the folde
 the checkout, which `make clis` fills, and on the PATH. A program older than the one in `tests/clis/package.json`
 counts as missing: what the tests say about it was seen with that one. Start a program with `programs_path()` as its
 PATH, so that it finds the Node it needs, which lies beside it.
+
+The browser (`need("browser")`) is a Chromium that the system has, the one that `ONWARD_CHROMIUM` names or one that Playwright
+was told to fetch; `need("axe")` is the script that looks for what keeps people out of a page, which `make browser` installs.
 """
 
 from __future__ import annotations
@@ -78,6 +81,39 @@ def claude_sdk() -> Path:
     for folder in (package.submodule_search_locations or ()) if package else ():
         return Path(folder)
     raise Missing("claude-agent-sdk is not installed; `make claude-sdk` installs it")
+
+
+CHROMIUMS: Final = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+"""Commands under which systems have a Chromium."""
+
+
+def browser() -> Path:
+    """The command of a Chromium, and what drives it."""
+    if importlib.util.find_spec("playwright") is None:
+        raise Missing("playwright is not installed, which drives the browser; `make set-up` installs it")
+    if named := os.environ.get("ONWARD_CHROMIUM"):
+        command = shutil.which(named)
+        if command is None:
+            raise Missing(f"ONWARD_CHROMIUM names {named}, which is no command")
+        return Path(command)
+    for name in CHROMIUMS:
+        if command := shutil.which(name):
+            return Path(command)
+    cache = os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or Path.home() / ".cache" / "ms-playwright"
+    for found in sorted(Path(cache).glob("chromium-*/chrome-linux*/chrome"), reverse=True):
+        return found
+    raise Missing(
+        f"no Chromium: looked for {', '.join(CHROMIUMS)} on the PATH; `make browser` installs it where it can, or set "
+        "ONWARD_CHROMIUM to its command"
+    )
+
+
+def axe() -> Path:
+    """The accessibility checks that run inside a page."""
+    file = ROOT / ".browser" / "node_modules" / "axe-core" / "axe.min.js"
+    if not file.is_file():
+        raise Missing("axe-core is not in .browser; `make browser` installs it")
+    return file
 
 
 PACKAGES: Final[dict[str, str]] = {
@@ -155,6 +191,8 @@ NEEDS: Final[dict[str, Callable[[], Path]]] = {
     "model": model,
     "git": git,
     "claude_sdk": claude_sdk,
+    "browser": browser,
+    "axe": axe,
     **{name: functools.partial(program, name) for name in PACKAGES},
 }
 

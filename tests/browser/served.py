@@ -1,0 +1,29 @@
+"""A server as a process, with the acting agent in it: ``python -m tests.browser.served STORE PORT GATES``.
+
+Everything but the agent is what ``onward serve`` starts. It prints one line of JSON once it listens.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+import onward
+from onward.surfaces.http.serving import serve
+from tests.browser.acting import Actor
+
+
+def main(store: str, port: str, gates: str) -> None:
+    """Serve until told to stop."""
+
+    def ready(url: str, *told: Any) -> None:
+        print(json.dumps({"url": url, "told": told, "pid": os.getpid()}), flush=True)
+
+    with onward.open(store) as log:
+        serve(log.platform, ready=ready, port=int(port), engines={"script": Actor(int(gates))}, rate=0, grace=1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
