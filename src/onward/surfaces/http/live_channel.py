@@ -34,6 +34,8 @@ from onward.surfaces.http.live_turns import Subscriber, Turns
 LOG: Final = logging.getLogger("onward.http.live")
 PAGE: Final = 128
 """Events that are read at once."""
+AHEAD: Final = 4
+"""Blocks that are read at once for those who catch up: who wants one of them will want the next."""
 NOTES: Final = 256
 """States and continuations that are remembered of a session for those who ask for hints."""
 _KINDS: Final = ("session", "run")
@@ -210,7 +212,7 @@ class Channel:
     async def _load(self, cursor: int) -> tuple[int, list[bytes]]:
         """Read a block as far as it is missing. Return the number of the first event that was, and them."""
         wanted, erasures = self._log.wanted(self.session, cursor), self._erasures
-        upto = min(self.head, (cursor // BLOCK + 1) * BLOCK)
+        upto = min(self.head, (cursor // BLOCK + AHEAD) * BLOCK)
         read: list[bytes] = await self._in_thread(self._encode, wanted, upto)
         if erasures == self._erasures:
             self._log.add(self.session, wanted + 1, read)

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from typing import Final
 
-AT_ONCE: Final = 16
+AT_ONCE: Final = 8
 """Turns in a round: about a millisecond of sending."""
 
 

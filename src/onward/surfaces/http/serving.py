@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import ipaddress
 import logging
 import signal
@@ -34,6 +35,7 @@ from onward.service.machines import Slept
 from onward.service.platform import Platform
 from onward.surfaces.http.app import RATE, application
 from onward.surfaces.http.house import House
+from onward.surfaces.http.signing_in import is_browser
 
 GRACE: Final = 300.0
 """Seconds in which what is being executed may finish."""
@@ -41,7 +43,7 @@ CLOSING: Final = 5
 """Seconds in which open requests may finish."""
 EXPIRE_SECONDS: Final = 10.0
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-SWITCH_SECONDS: Final = 0.0005
+SWITCH_SECONDS: Final = 0.0001
 """How long a worker thread keeps the interpreter while the loop wants it. Python's own 5 ms would stall every stream."""
 MOST_FILES: Final = 16_384
 """Files that this process opens at most: every connection is one."""
@@ -61,6 +63,7 @@ def serve(
     platform: Platform,
     *,
     ready: Callable[[str, str | None], None],
+    inviting: Callable[[str], None] = lambda link: None,  # noqa: ARG005 (nobody listens)
     host: str = "127.0.0.1",
     port: int = 0,
     names: Sequence[str] = (),
@@ -73,6 +76,8 @@ def serve(
     say: Callable[[str], None] = lambda line: None,  # noqa: ARG005 (nobody listens)
 ) -> None:
     """Serve until told to stop. ``ready`` gets the address, and the token of this start if one was made.
+
+    On loopback ``inviting`` gets a link, right before: it signs in one browser, once (``signing_in``).
 
     ``engines`` are those that this machine executes runs with; without any, it only serves. Raises InvalidInput for a place
     that is not loopback while there is no token, OSError for one that cannot be listened at.
@@ -108,6 +113,13 @@ def serve(
         )
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
         runner = _runner(house, engines, idle, at_once, say) if engines else None
+        url = f"http://{shown}:{bound[1]}"
+
+        def greet() -> None:
+            if is_loopback(host):
+                inviting(f"{url}/login?code={house.doors.link(platform.account_id)}")
+            ready(url, secret)
+
         asyncio.run(
             _serve(
                 house,
@@ -115,7 +127,7 @@ def serve(
                 listener,
                 runner,
                 grace=grace,
-                ready=lambda: ready(f"http://{shown}:{bound[1]}", secret),
+                ready=greet,
             )
         )
 
@@ -152,6 +164,9 @@ async def _serve(
             await working.register()
             executing.cancel()
             executing = asyncio.create_task(working.run(grace=grace))
+        # What is there by now stays: looking through it for garbage again and again would stall every stream.
+        gc.collect()
+        gc.freeze()
         ready()
         await asyncio.wait((serving, executing), return_when=asyncio.FIRST_COMPLETED)
         stop_all = [task for task in (executing,) if not task.done()]
@@ -199,7 +214,9 @@ def _usable_tokens(platform: Platform) -> list[Token]:
     return [
         token
         for token in tokens.listed(platform)
-        if token.revoked_at is None and (token.expires_at is None or token.expires_at > now)
+        if token.revoked_at is None
+        and (token.expires_at is None or token.expires_at > now)
+        and not is_browser(token)  # a browser that is signed in is no way in for anybody else
     ]
 
 
