@@ -7,7 +7,7 @@ from typing import Any, Final
 from onward.core.bodies import Message
 from onward.core.codec import decode
 from onward.core.records import Run
-from onward.service import running
+from onward.service import running, workspaces
 from onward.surfaces.http.console import about, reading
 from onward.surfaces.http.console.visiting import Moved, Page, Shown, Visit
 from onward.surfaces.http.console.window import names_of
@@ -18,10 +18,14 @@ def show(visit: Visit) -> Shown:
     platform = visit.platform
     run = running.get(platform, visit.path["run"])
     view = about.run_view(platform, run, platform.clock())
+    session = platform.session(run.session_id)
+    place = workspaces.of_session(platform, session)
+    on = workspaces.machine_of(platform, place) if place else None
     values: dict[str, Any] = {
         "title": f"Run: {view.told}",
         "run": view,
-        "session": platform.session(run.session_id),
+        "session": session,
+        "engines": about.engines(platform, session, on),
         "input": _waiting_input(run),
         "input_seq": None,
         "successor": None,

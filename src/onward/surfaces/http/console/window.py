@@ -13,7 +13,7 @@ import msgspec
 from onward.core import bodies
 from onward.core.records import Session
 from onward.service.platform import Platform
-from onward.surfaces.http.console import reading
+from onward.surfaces.http.console import reading, transitions
 from onward.surfaces.http.console.views import Entry, Names, Read
 
 PAGE: Final = 100
@@ -80,7 +80,7 @@ def window(
         waiting=waiting,
     )
     return Window(
-        entries=tuple(shown),
+        entries=tuple(transitions.with_cards(platform, session, shown)),
         head=max(session.head_seq, last),
         first=first,
         last=last,
