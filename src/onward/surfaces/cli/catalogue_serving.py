@@ -36,7 +36,8 @@ SERVING: Final = (
         "Serve the store over HTTP, and execute runs on this machine.",
         "Listens at 127.0.0.1, and elsewhere only when there is a token (`onward tokens create`). Without any token, one is "
         "made for this start and printed. SIGTERM or Ctrl-C lets runs finish; a second one stops at once.\n\n"
-        "JSON: {url, token, pid}, once it listens; token is null where there are tokens.",
+        "JSON: {url, token, link, pid}, once it listens; token is null where there are tokens, link (for a browser, once) "
+        "where others could reach the server.",
         options=(
             Option("--host", "The address to listen at (default 127.0.0.1).", "HOST"),
             Option("--port", "The port (default 8421; 0: any that is free).", "PORT", kind="number"),

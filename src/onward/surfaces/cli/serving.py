@@ -45,12 +45,17 @@ def serve(call: Call) -> int:
         if call["online"] is not None:
             platform = msgspec.structs.replace(platform, online_seconds=float(call["online"]))
 
+        links: list[str] = []
+
         def ready(url: str, secret: str | None) -> None:
+            link = links[0] if links else None
             if call.json:
-                screen.document({"url": url, "token": secret, "pid": os.getpid()})
+                screen.document({"url": url, "token": secret, "link": link, "pid": os.getpid()})
                 sys.stdout.flush()
                 return
             screen.note(f"Onward serves at {url}")
+            if link is not None:
+                screen.note(f"Open it in a browser (this link works once): {link}")
             if secret is not None:
                 screen.note(f"Token for this start: {secret}")
                 screen.note(f"One that lasts: {again(call, 'tokens create NAME --scope SCOPE')}")
@@ -58,6 +63,7 @@ def serve(call: Call) -> int:
         start_of("http")(
             platform,
             ready=ready,
+            inviting=links.append,
             host=call["host"] or "127.0.0.1",
             port=PORT if call["port"] is None else call["port"],
             names=call["host_name"],
