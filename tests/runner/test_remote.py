@@ -167,6 +167,16 @@ def test_what_goes_over_the_line_comes_back_as_it_was() -> None:
         wire.read(b'{"number": 1}', wire.Entering)
 
 
+@pytest.mark.parametrize("seconds", [-1, -1e300])
+def test_no_time_is_negative(seconds: float) -> None:
+    beating = wire.Beating(fence=1, lease=seconds)
+    with pytest.raises(ValueError, match="lease"):
+        wire.read(wire.write(beating), wire.Beating)
+    sleeping = wire.Sleeping(machine="m", ended=(Slept(session_id="s", engine="e", idle=seconds, event="x"),))
+    with pytest.raises(ValueError, match="idle"):
+        wire.read(wire.write(sleeping), wire.Sleeping)
+
+
 # -- against the server -------------------------------------------------------------------------------------------------
 
 

@@ -111,6 +111,12 @@ def test_this_machine_is_registered_once_and_then_nothing_is_written(platform: P
     assert not machines.online(platform, more)
 
 
+def test_the_name_of_a_program_may_be_no_unicode(platform: Platform) -> None:
+    odd = replace(BROKEN, unavailable="there is no program /opt/caf\udce9/agent")
+    machine = machines.register(platform, "tower", [odd])
+    assert machines.offers(machines.get(platform, machine.id)) == (odd,)
+
+
 def test_the_home_of_the_store_stays_that_when_a_runner_registers_it(platform: Platform) -> None:
     here = machines.register_here(platform)
     assert machines.register(platform, "home", [SCRIPT]).home

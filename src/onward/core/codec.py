@@ -82,8 +82,8 @@ class _Call(msgspec.Struct):
 _call: Final = msgspec.json.Decoder(_Call)
 
 
-def encode(body: Body | dict[str, Any]) -> bytes:
-    """Return the JSON bytes of a body. Lone surrogates are written as ``\\uXXXX`` escapes.
+def encode(body: Body | dict[str, Any] | list[Any] | tuple[Any, ...]) -> bytes:
+    """Return the JSON bytes of a body, or of another value. Lone surrogates are written as ``\\uXXXX`` escapes.
 
     Raises InvalidInput for one that is nested deeper than JSON can be written here (about a thousand levels).
     """

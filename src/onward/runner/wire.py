@@ -6,7 +6,7 @@ question that can be asked again.
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
@@ -101,7 +101,7 @@ class Beating(msgspec.Struct, frozen=True, kw_only=True):
     """A sign of life of one run."""
 
     fence: int
-    lease: float
+    lease: Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):

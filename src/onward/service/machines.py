@@ -12,13 +12,14 @@ without a machine are on it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from onward.core import ids as make
 from onward.core.ages import span
 from onward.core.bodies import Notice
+from onward.core.codec import encode, loads
 from onward.core.records import Machine, Offer
 from onward.errors import Conflict, InvalidInput, LimitExceeded, MachineNotFound
 from onward.service.platform import Platform
@@ -26,6 +27,8 @@ from onward.store.contract import Append, Batch, MachineSeen
 
 NAME_LIMIT: Final = 64
 """Characters of a machine's name."""
+MOST_IDLE: Final = 1e9
+"""Seconds; no process has waited for thirty years."""
 SEEN_SECONDS: Final = 15
 """A machine that says something is written down again after this many seconds, not before."""
 
@@ -56,7 +59,7 @@ def register_here(platform: Platform, engine: Offer | None = None) -> Machine:
 
 
 def _registered(platform: Platform, name: str, engines: tuple[Offer, ...], *, home: bool, at: int) -> Machine:
-    told = msgspec.json.encode(engines)
+    told = encode(engines)
     for _ in range(3):
         there = platform.store.machine_by_name(platform.account_id, name)
         machine = there or Machine(
@@ -122,7 +125,10 @@ def online(platform: Platform, machine: Machine) -> bool:
 
 def offers(machine: Machine) -> tuple[Offer, ...]:
     """Return the engines of a machine, those that cannot run there included."""
-    return _offers.decode(machine.engines)
+    try:
+        return _offers.decode(machine.engines)
+    except msgspec.DecodeError:  # the name of a program that is no Unicode
+        return msgspec.convert(loads(machine.engines), tuple[Offer, ...])
 
 
 def able(machine: Machine) -> tuple[str, ...]:
@@ -135,7 +141,7 @@ class Slept(msgspec.Struct, frozen=True, kw_only=True):
 
     session_id: str
     engine: str
-    idle: float
+    idle: Annotated[float, msgspec.Meta(ge=0, le=MOST_IDLE)]
     """Seconds since its last turn ended."""
     event: str
     """The id of the event that says so."""

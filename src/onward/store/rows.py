@@ -1,7 +1,8 @@
 """Rows and records: the values of a record in the order of its fields, and back.
 
 Columns are named after fields, so a record needs no mapping of its own. Text may hold lone surrogates (file names that are
-no UTF-8, native titles), which no database takes as text: such a text is bound as bytes and comes back as it was.
+no UTF-8, native titles), which no database takes as text: such a text is bound as bytes and comes back as it was; in a
+list it is an escape.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from onward.core.codec import encode, loads
 from onward.core.records import Record
 
 R = TypeVar("R", bound=Record)
@@ -38,7 +40,7 @@ class Shape(Generic[R]):
             if i in self._flags:
                 values[i] = bool(value)
             elif i in self._lists:
-                values[i] = tuple(msgspec.json.decode(value))
+                values[i] = tuple(loads(value.encode()))
             elif type(value) is bytes and i not in self._bytes:
                 values[i] = readable(value)
         return self._record(**dict(zip(self.names, values, strict=True)))
@@ -58,7 +60,7 @@ def bindable(value: Any) -> Any:
         except UnicodeEncodeError:
             return value.encode("utf-8", "surrogatepass")
     elif type(value) is tuple:
-        return msgspec.json.encode(value).decode("utf-8")
+        return encode(value).decode("utf-8")
     return value
 
 

@@ -185,11 +185,17 @@ def check_shape(batch: Batch) -> list[bytes]:
     return packed
 
 
+TIMES: Final = 2**63
+"""Microseconds; no store need keep a time that is further from 1970."""
+
+
 def check_event(event: NewEvent) -> bytes:
     """Return the 16 bytes behind an event's id. Raises InvalidInput for an event that could not be addressed or sealed."""
     packed = ids.pack_checked(event.id, ids.EVENT)
     if event.run_id is not None:
         ids.check_id(event.run_id, ids.RUN)
+    if not -TIMES <= event.at < TIMES:
+        raise InvalidInput(what=f"the time of event {event.id}", why=f"{event.at} does not fit into 64 bits")
     if not event.salt:
         raise InvalidInput(what=f"event {event.id}", why="it has no salt, which is how an erased one is told")
     return packed

@@ -434,6 +434,13 @@ class LogContract:
             world.append(session, msgspec.structs.replace(world.event(), salt=b""))
         assert world.texts(session) == []
 
+    @pytest.mark.parametrize("at", [2**63, -(2**63) - 1, 10**30])
+    def test_an_event_whose_time_fits_into_no_column_is_refused(self, world: World, at: int) -> None:
+        session = world.session()
+        with pytest.raises(InvalidInput):
+            world.append(session, "fine", msgspec.structs.replace(world.event(), at=at))
+        assert world.texts(session) == []
+
     def test_a_session_that_exists_is_not_made_again(self, world: World) -> None:
         session = world.session(title="first")
         again = Session(id=session, account_id=ACCOUNT, created_at=1, title="second")
