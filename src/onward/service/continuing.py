@@ -117,7 +117,7 @@ def continue_session(
     waits = approved is None and parking.waits(platform.approval, actor)
     if waits and key is not None:
         parking.refuse_if_parked(platform, predecessor, key)
-    parsed = _checked(command)
+    parsed = checked(command)
     spoken = None
     if text is not None:
         parsed, spoken = _said_with(platform, parsed, text, actor)
@@ -170,8 +170,11 @@ def continue_session(
     raise Conflict(what=f"session {session_id}")
 
 
-def _checked(command: Command | dict[str, Any]) -> Command:
-    """Return a command whose shape holds (check 2), whether it was read from somewhere or built in Python."""
+def checked(command: Command | dict[str, Any]) -> Command:
+    """Return a command whose shape holds (check 2), whether it was read from somewhere or built in Python.
+
+    Raises InvalidContinuation.
+    """
     if isinstance(command, dict):
         return parse_command(command)
     fields = msgspec.to_builtins(msgspec.structs.replace(command, adjusted=()))

@@ -59,8 +59,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     warnings: Any = None
 
     def command(self) -> Command:
-        """Return the command that is asked for."""
-        return Command(
+        """Return the command that is asked for. Raises InvalidContinuation."""
+        asked = Command(
             reason=self.reason,
             title=self.title,
             description=self.description,
@@ -69,6 +69,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             transfer=self.transfer,
             recommended=self.recommended,
         )
+        return continuing.checked(asked)
 
 
 class Continuing(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -188,6 +189,7 @@ REFUSED: Final = (
     errors.UnresolvedWork,
     errors.BudgetTooSmall,
     errors.SourceNotFound,
+    errors.SessionArchived,
     errors.Conflict,
 )
 """Why a session is not continued."""

@@ -53,7 +53,7 @@ ROUTES: Final = (
         handler=draft,
         body=Drafting,
         answer=drafting.Draft,
-        errors=(errors.NothingToContinue, errors.BudgetTooSmall, errors.InvalidContinuation),
+        errors=continuing.REFUSED,
         example={"purpose": "Write the release notes", "budget": 4000},
     ),
     Route(

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from onward.errors import EventNotFound
 from onward.service import sessions
 from onward.surfaces.http import bounds, shapes
 from onward.surfaces.http.routing import Ask, Route
@@ -66,6 +67,7 @@ ROUTES: Final = (
         body=Forking,
         answer=shapes.SessionShape,
         status=201,
+        errors=(EventNotFound,),
         example={"seq": 1, "title": "Another way"},
     ),
     Route(

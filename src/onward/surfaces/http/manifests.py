@@ -8,7 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from onward.core.manifest import Manifest, Shown
-from onward.errors import ManifestNotFound, MissingExtra, NotFound
+from onward.errors import ManifestNotFound, MissingExtra, NotFound, SessionNotFound
 from onward.service import attaching, continuing, recompiling, signing
 from onward.surfaces.http import replying, shapes
 from onward.surfaces.http.routing import JSON, Ask, Route
@@ -89,7 +89,7 @@ def blob(ask: Ask) -> Response:
     return replying.exact(data, media, digest)
 
 
-_NONE: Final = (NotFound,)
+_NONE: Final = (NotFound, SessionNotFound)
 ROUTES: Final = (
     Route(
         method="GET",
