@@ -38,7 +38,7 @@ from onward.store.contract import Store
 from onward.testing.stub_models import StubModels
 
 FREE: Final = {"permission_mode": "dangerously_skip_permissions"}
-PATIENCE: Final = 60.0
+PATIENCE: Final = 120.0
 """Seconds that anything may take before a test gives up."""
 
 
@@ -91,6 +91,12 @@ class Place:
             **options,
         }
         return engine_by_name(self.name, **options)
+
+    def settings(self, prefix: str = "") -> list[str]:
+        """The engine's set-up as words of a command."""
+        options = {"program": str(self.home.program), "env": dict(self.home.env), **self.kind.options}
+        said = [f"{prefix}{name}={json.dumps(value)}" for name, value in options.items()]
+        return [word for setting in said for word in ("--engine-option", setting)]
 
     def start(self) -> str:
         """Open a session about the folder that the program works in."""
