@@ -22,10 +22,9 @@ from onward.service import continuing, delegating, drafting, sessions, workspace
 from onward.service.drafting import Draft
 from onward.service.platform import Platform
 from onward.surfaces.http import failing
-from onward.surfaces.http.console import about, editing, reading, words
+from onward.surfaces.http.console import about, editing, ranges, reading, words
 from onward.surfaces.http.console.chart import Chart, stacked
 from onward.surfaces.http.console.editing import Box, Fields
-from onward.surfaces.http.console.transitions import REASONS as REASON_WORDS
 from onward.surfaces.http.console.views import Text, View
 from onward.surfaces.http.console.visiting import Moved, Page, Shown, Visit
 
@@ -158,13 +157,19 @@ def editor(
         fields, weighed = _with_estimates(fields, draft), _weighed(draft, 0)
     place = workspaces.of_session(platform, session)
     on = workspaces.machine_of(platform, place) if place else None
+    names = ranges.names_in(platform, [row.address for row in fields.rows])
+    rows = tuple(
+        msgspec.structs.replace(row, label=ranges.label_of(row.address, session.id, names))
+        for row in fields.rows
+    )
+    fields = msgspec.structs.replace(fields, rows=rows)
     told: dict[str, Any] = {
         "title": "Continue in a fresh session",
         "session": session,
         "fields": fields,
         "weighed": weighed,
         "stands": stands or standing(platform, session),
-        "reasons": [(name, REASON_WORDS[name]) for name in REASONS],
+        "reasons": [(name, words.REASONS[name]) for name in REASONS],
         "engines": about.engines(platform, session, on),
         "refused": str(refused) if refused else "",
         "check": CHECKS.get(refused.code, "") if refused else "",
@@ -250,7 +255,7 @@ def _first(visit: Visit, session: Session, purpose: str = "", refused: OnwardErr
         "reason": visit.query.get("reason", "user_request"),
         "budget": visit.query.get("budget", ""),
         "default_budget": DEFAULT_BUDGET,
-        "reasons": [(name, REASON_WORDS[name]) for name in REASONS],
+        "reasons": [(name, words.REASONS[name]) for name in REASONS],
         "refused": str(refused) if refused else "",
         "check": CHECKS.get(refused.code, "") if refused else "",
         "limits": {"title": MAX_TITLE},

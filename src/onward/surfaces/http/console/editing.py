@@ -40,6 +40,8 @@ class Row(View, frozen=True, kw_only=True):
 
     number: int
     address: str
+    label: str
+    """The same as it is said."""
     spec: str
     """The source without its reason, as JSON: what the form carries."""
     why: str
@@ -211,6 +213,7 @@ def _row(number: int, source: Source, *, on: bool, recommended: bool) -> Row:
     return Row(
         number=number,
         address=address,
+        label=address,
         spec=encode(msgspec.to_builtins(plain)).decode("utf-8", "replace"),
         why=source.relevance,
         on=on,

@@ -10,7 +10,7 @@ Compiling again, checking signatures and looking at what stands elsewhere today 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -77,6 +77,8 @@ class Cited(View, frozen=True, kw_only=True):
     """Something that is in the projection."""
 
     address: str
+    label: str
+    """The same as it is said."""
     href: str | None
     section: str
     tokens: int | None
@@ -95,6 +97,7 @@ class Left(View, frozen=True, kw_only=True):
     """Something that is not in the projection."""
 
     address: str
+    label: str
     href: str | None
     tokens: int | None
     note: str
@@ -139,6 +142,8 @@ def show(visit: Visit) -> Shown:
     look = visit.query.get("look") == "1"
     view = recompiling.manifest_view(platform, record, look=look)
     stored = signing.stored_manifest(platform, record.id)
+    addresses = [*(spelled(part) for part in record.included), *(left.address for left in record.omitted)]
+    names = ranges.names_in(platform, [*addresses, *record.recommended_unused])
     values: dict[str, Any] = {
         "title": f"Handoff: {record.title}",
         "record": record,
@@ -150,9 +155,9 @@ def show(visit: Visit) -> Shown:
         "when": words.when(record.created_at, platform.clock()),
         "sections": _sections(record),
         "request": pieces(record.handoff.current_request, record.predecessor),
-        "included": _included(record, view.sources)[:LISTED],
+        "included": _included(record, view.sources, names)[:LISTED],
         "included_more": max(0, len(record.included) + sum(c.included for c in record.contents) - LISTED),
-        "groups": groups(record),
+        "groups": groups(record, names),
         "left_out": len(record.omitted),
         "chart": chart(record),
         "plan": _plan(record),
@@ -163,7 +168,10 @@ def show(visit: Visit) -> Shown:
         "elsewhere": _elsewhere(view.sources) if look else (),
         "looked": look,
         "outside": any(not source.is_events for source in record.sources),
-        "unused": [(address, ranges.href_of(address)) for address in record.recommended_unused],
+        "unused": [
+            (ranges.label_of(address, record.predecessor, names), ranges.href_of(address))
+            for address in record.recommended_unused
+        ],
         "again": _asked_again(platform, record),
         "signatures": len(signing.listed(platform, stored)) if platform.may_read(record.successor) else 0,
         "stored_digest": stored.digest,
@@ -220,7 +228,7 @@ def _sections(record: Manifest) -> list[Section]:
     ]
 
 
-def _included(record: Manifest, sources: Sequence[Source]) -> list[Cited]:
+def _included(record: Manifest, sources: Sequence[Source], names: Mapping[str, str]) -> list[Cited]:
     most = max([*(p.tokens for p in record.included), *(c.tokens for c in record.contents), 1])
     now = {(s.address, s.section): s for s in sources}
     out = []
@@ -230,6 +238,7 @@ def _included(record: Manifest, sources: Sequence[Source]) -> list[Cited]:
         out.append(
             Cited(
                 address=address,
+                label=ranges.label_of(address, record.predecessor, names),
                 href=ranges.href(part.session, part.from_seq, part.to_seq),
                 section=part.section,
                 tokens=part.tokens if part.text else None,
@@ -244,9 +253,11 @@ def _included(record: Manifest, sources: Sequence[Source]) -> list[Cited]:
         if not content.included:
             continue
         known = 0 <= content.source < len(record.sources)
+        address = record.sources[content.source].address() if known else f"source {content.source + 1}"
         out.append(
             Cited(
-                address=record.sources[content.source].address() if known else f"source {content.source + 1}",
+                address=address,
+                label=address,
                 href=None,
                 section="cited",
                 tokens=content.tokens,
@@ -271,7 +282,7 @@ def _relevance(record: Manifest, source: int | None) -> str:
     return record.sources[source].relevance
 
 
-def groups(record: Manifest) -> list[Group]:
+def groups(record: Manifest, names: Mapping[str, str]) -> list[Group]:
     """Return what was left out, by cause: what a person asked for first, bookkeeping last."""
     by_cause: dict[str, list[Omitted]] = {}
     for left in record.omitted:
@@ -291,6 +302,7 @@ def groups(record: Manifest) -> list[Group]:
                 entries=tuple(
                     Left(
                         address=left.address,
+                        label=ranges.label_of(left.address, record.predecessor, names),
                         href=ranges.href_of(left.address),
                         tokens=left.tokens,
                         note=left.note or "",

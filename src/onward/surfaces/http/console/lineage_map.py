@@ -16,13 +16,13 @@ from onward.surfaces.http.console import words
 
 STEP: Final = 28
 """How far something stands further in than what it left. All figures are units of the picture."""
-ROW: Final = 46
-WIDTH: Final = 236
+ROW: Final = 52
+WIDTH: Final = 256
 HEIGHT: Final = 32
 MARGIN: Final = 12
 DEEPEST: Final = 8
 """Steps after which boxes go no further in, so that the picture stays on the page."""
-LABEL: Final = 27
+LABEL: Final = 30
 """Characters of a title that fit into a box."""
 
 
@@ -71,6 +71,8 @@ class Map(msgspec.Struct, frozen=True, kw_only=True):
     height: int
     boxes: tuple[Box, ...]
     lines: tuple[Line, ...]
+    box: int
+    """The width of every box."""
     types: tuple[str, ...]
     """The kinds of relation that are in it, for the legend."""
 
@@ -97,6 +99,7 @@ def drawn(nodes: Sequence[Node], edges: Sequence[Edge]) -> Map:
         width=most + WIDTH + MARGIN + (48 if curved else 0),
         height=MARGIN * 2 + max(0, len(boxes) - 1) * ROW + HEIGHT,
         boxes=tuple(boxes.values()),
+        box=WIDTH,
         lines=lines,
         types=tuple(dict.fromkeys(line.type for line in lines)),
     )
@@ -108,8 +111,8 @@ def _path(start: Box, end: Box, kind: str) -> str:
         x2, y2 = end.x + WIDTH, end.y + HEIGHT // 2
         out = max(x1, x2) + 40
         return f"M{x1} {y1}C{out} {y1} {out} {y2} {x2 + 2} {y2}"
-    down = start.x + 12
+    down = start.x + (8 if kind == "continuation" else 18)
     y1, y2 = start.y + HEIGHT, end.y + HEIGHT // 2
-    if end.x <= down:  # no further in: straight from one to the next
+    if end.x < down:  # no further in: straight from one to the next
         return f"M{down} {y1}V{end.y - 2}"
     return f"M{down} {y1}V{y2 - 6}Q{down} {y2} {down + 6} {y2}H{end.x - 2}"

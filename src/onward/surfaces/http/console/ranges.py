@@ -7,11 +7,12 @@ at a time, and nothing of it is left out in silence.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from onward.errors import EventNotFound, InvalidInput
 from onward.service.platform import Platform
-from onward.surfaces.http.console import reading
+from onward.surfaces.http.console import reading, words
 from onward.surfaces.http.console.views import Entry
 from onward.surfaces.http.console.visiting import Page, Shown, Visit
 from onward.surfaces.http.console.window import names_of
@@ -31,6 +32,25 @@ def href_of(address: str) -> str | None:
     if found is None:
         return None
     return href(found[1], int(found[2]), int(found[3] or found[2]))
+
+
+def label_of(address: str, session: str, names: Mapping[str, str]) -> str:
+    """Return an address of events as it is said: which events, and of which session where that is another one."""
+    found = _ADDRESS.fullmatch(address)
+    if found is None:
+        return address
+    first, last = int(found[2]), int(found[3] or found[2])
+    told = f"Event {first:,}" if first == last else f"Events {first:,} to {last:,}"
+    if found[1] == session:
+        return told
+    return f"{told} of “{words.cut(names[found[1]], 60)}”" if found[1] in names else address
+
+
+def names_in(platform: Platform, addresses: Iterable[str]) -> dict[str, str]:
+    """Return what the sessions are called that addresses name, of those that this account may read."""
+    ids = {found[1] for address in addresses if (found := _ADDRESS.fullmatch(address))}
+    known = names_of(platform, ids)
+    return {name: title for name, title in known.items() if title is not None}
 
 
 def href(session: str, first: int, last: int) -> str:

@@ -83,11 +83,28 @@ def mentioned(found: Sequence[Read]) -> set[str]:
     return out
 
 
+def paired(found: Sequence[Read]) -> dict[int, int]:
+    """Return the results among these events by their numbers, each with the number of the call that it answers.
+
+    That is the nearest call of its id before it, so which other events are looked at makes no difference.
+    """
+    newest: dict[str, int] = {}
+    pairs: dict[int, int] = {}
+    for event, body in found:
+        if isinstance(body, bodies.ToolCall):
+            newest[body.call] = event.seq
+        elif isinstance(body, bodies.ToolResult) and body.call in newest:
+            pairs[event.seq] = newest[body.call]
+    return pairs
+
+
 def outside(found: Sequence[Read]) -> tuple[set[str], set[str]]:
     """Return the calls whose results are not among these events, and those of results whose calls are not."""
-    calls = {body.call for _, body in found if isinstance(body, bodies.ToolCall)}
-    results = {body.call for _, body in found if isinstance(body, bodies.ToolResult)}
-    return calls - results, results - calls
+    pairs = paired(found)
+    answered = set(pairs.values())
+    calls = {b.call for e, b in found if isinstance(b, bodies.ToolCall) and e.seq not in answered}
+    results = {b.call for e, b in found if isinstance(b, bodies.ToolResult) and e.seq not in pairs}
+    return calls, results
 
 
 def entries(
@@ -103,23 +120,24 @@ def entries(
 
     ``before`` are calls further up by their id, ``behind`` results further down, ``waiting`` calls that have no result yet.
     """
-    calls: dict[str, int] = {}
+    pairs = paired(found)
+    results: dict[int, list[tuple[Event, bodies.ToolResult]]] = {}
+    newest: dict[str, int] = {}
     for event, body in found:
-        if isinstance(body, bodies.ToolCall):
-            calls.setdefault(body.call, event.seq)  # an id that repeats: the first call has what came of it
-    results: dict[str, list[tuple[Event, bodies.ToolResult]]] = {}
-    for event, body in found:
-        if isinstance(body, bodies.ToolResult) and calls.get(body.call, event.seq) < event.seq:
-            results.setdefault(body.call, []).append((event, body))
+        if isinstance(body, bodies.ToolResult) and event.seq in pairs:
+            results.setdefault(pairs[event.seq], []).append((event, body))
+        elif isinstance(body, bodies.ToolCall):
+            newest[body.call] = event.seq
     out = []
     for event, body in found:
         if isinstance(body, bodies.ToolCall):
-            own = results.get(body.call, []) if calls[body.call] == event.seq else []
-            call = _call(body, own, (behind or {}).get(body.call), body.call in waiting)
-            last = max([event.seq, *(one.seq for one, _ in own)])
-            out.append(_entry(event, "call", call, "Agent", "tool", now, upto=last))
+            own = results.get(event.seq, [])
+            last = newest[body.call] == event.seq
+            further = (behind or {}).get(body.call) if last else None
+            call = _call(body, own, further, last and body.call in waiting)
+            out.append(_entry(event, "call", call, "Agent", "tool", now, upto=own[-1][0].seq if own else 0))
         elif isinstance(body, bodies.ToolResult):
-            if calls.get(body.call, event.seq) >= event.seq:
+            if event.seq not in pairs:
                 answered = _answered(event, body, (before or {}).get(body.call))
                 out.append(_entry(event, "result", answered, "Tool", "tool", now))
         else:
@@ -453,7 +471,7 @@ def _session(body: bodies.SessionChange, names: Names) -> Line:
     if body.change == "imported":
         text += f" from {', '.join(body.files)}" if body.files else ""
         text += f" ({' '.join(filter(None, (body.engine, body.version)))})" if body.engine else ""
-    about = tuple(part for part in (body.reason, body.note) if part)
+    about = tuple(part for part in (words.REASONS.get(body.reason or "", body.reason), body.note) if part)
     return Line(
         text=text,
         tone="quiet",

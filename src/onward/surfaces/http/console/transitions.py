@@ -22,15 +22,6 @@ from onward.surfaces.http.console import about, words
 from onward.surfaces.http.console.views import Entry, Line, Other, View
 from onward.surfaces.http.console.words import When
 
-REASONS: Final = {
-    "topic_change": "Topic changed",
-    "phase_change": "A new phase began",
-    "refocus": "Refocused",
-    "context_pressure": "The context was getting full",
-    "user_request": "A person asked for it",
-    "other": "Another reason",
-}
-"""Reasons of continuations, said to a person."""
 ACTORS: Final = {"agent": "the agent", "user": "a person", "trigger": "a trigger", "system": "Onward"}
 """Who does things, said to a person."""
 BROKEN: Final = ("failed", "interrupted", "cancelled")
@@ -75,7 +66,7 @@ class Banner(View, frozen=True, kw_only=True):
 
 def reason_words(reason: str) -> str:
     """Return a reason as a person reads it; one that is not known as it stands."""
-    return REASONS.get(reason, words.cut(reason.replace("_", " "), 120) or "No reason given")
+    return words.REASONS.get(reason, words.cut(reason.replace("_", " "), 120) or "No reason given")
 
 
 def other_of(platform: Platform, session_id: str) -> Other:

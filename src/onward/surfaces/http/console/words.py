@@ -19,6 +19,15 @@ STATES: Final = {
     "continued": "continued elsewhere",
 }
 """The states of a run, said to a person."""
+REASONS: Final = {
+    "topic_change": "Topic changed",
+    "phase_change": "A new phase began",
+    "refocus": "Refocused",
+    "context_pressure": "The context was getting full",
+    "user_request": "A person asked for it",
+    "other": "Another reason",
+}
+"""Reasons of continuations, said to a person."""
 RESULTS: Final = {
     "ok": "done",
     "error": "failed",

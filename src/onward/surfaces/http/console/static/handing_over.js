@@ -1,7 +1,7 @@
 // Following a conversation into its successor, and the list behind @. Loaded on the page of a session, after console.js.
 //
-// A page moves by itself only if its person would have done the same: it is in view, it stands at the end, nothing is being
-// written or selected, no dialog is open, and nobody has touched it since the turn began. A page that somebody came back to
+// A page moves by itself only if its person would have done the same: a turn is being followed, the page is in view and
+// stands at the end, nothing is being written or selected, no dialog is open, and nobody has touched it since the turn began. A page that somebody came back to
 // stays where it is, for good. In every other case the page only says where the work went on; the card in the timeline does
 // too, and for ever.
 "use strict";
@@ -26,8 +26,13 @@
   addEventListener("keydown", (event) => {
     if (!["Shift", "Control", "Alt", "Meta"].includes(event.key)) touch(event);
   }, { capture: true });
+  // The turn that is followed: one that waits or works. That it ended by going on elsewhere is what this is about.
+  let turn = document.querySelector("#state .badge.busy") !== null;
   document.addEventListener("onward:state", (event) => {
-    if (event.detail?.state === "running") moved = false;
+    const state = event.detail?.state;
+    if (state === "running") moved = false;
+    if (["queued", "running"].includes(state)) turn = true;
+    else if (state && state !== "continued") turn = false;
   });
 
   const written = () => document.querySelector("#composer textarea, #offers textarea")?.value.trim() ?? "";
@@ -36,7 +41,7 @@
   const selected = () => !(getSelection()?.isCollapsed ?? true);
 
   function follows(following) {
-    return following && !stays && !moved && document.visibilityState === "visible" && !written() && !open() && !selected();
+    return following && turn && !stays && !moved && document.visibilityState === "visible" && !written() && !open() && !selected();
   }
 
   // Whether the page stood at the end before the last events came in: they themselves move the end away.
