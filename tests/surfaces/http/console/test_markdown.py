@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,6 +50,17 @@ def test_no_text_made_of_the_pieces_of_markup_becomes_more_than_it_may(text: str
 @given(st.text(max_size=200))
 def test_any_text_at_all_is_rendered(text: str) -> None:
     assert harm_in(text) == []
+
+
+MARKS = ("[", "![", "[x](", "*a_", "&a", "<", "`a", "> ", "- ", "a\n\n", "|a", "  - a\n", "1. a\n   > b\n")
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_no_text_costs_more_than_a_moment(mark: str) -> None:
+    begun = time.process_time()
+    for count in (200, 400, 700, 1_500, markdown.LIMIT):
+        markdown.rendered((mark * count)[: markdown.LIMIT])
+    assert time.process_time() - begun < 2  # without the bounds, many times that
 
 
 def test_what_people_write_reads_as_they_meant_it() -> None:

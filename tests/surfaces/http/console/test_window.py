@@ -98,7 +98,7 @@ class Browser:
         return sorted(seqs)
 
 
-@settings(max_examples=40)
+@settings(max_examples=60)
 @given(TRAFFIC, st.lists(st.integers(1, 6), min_size=1, max_size=8), st.integers(0, 4))
 def test_a_page_that_grows_piece_by_piece_holds_every_event_once(
     traffic: list[tuple[str, str]], steps: list[int], repeats: int

@@ -22,8 +22,13 @@ from markupsafe import Markup, escape
 
 from onward.core.harmless import harmless
 
-LIMIT: Final = 60_000
+LIMIT: Final = 20_000
 """Characters of a text that are read as Markdown; one that is longer is shown as it is."""
+MARKS: Final = (("\n", 800), ("[", 400), ("*_~", 1_500), ("<&", 1_500), ("`", 1_000), ("|", 2_000))
+"""How often marks and line ends may stand in a text that is read: each costs, and looking for the other half of a mark
+takes the square of their number."""
+KEPT: Final = 1_000
+"""Texts whose markup is remembered: a log does not change, so the pages of a session show the same ones again."""
 # fmt: off
 TAGS: Final = frozenset((
     "a", "blockquote", "br", "code", "del", "em", "h4", "hr", "li", "ol", "p", "pre", "s", "strong",
@@ -35,9 +40,14 @@ SCHEMES: Final = frozenset(("http", "https", "mailto"))
 
 
 def rendered(text: str) -> Markup:
-    """Return a text as markup that does nothing but show it. Never raises."""
-    if len(text) > LIMIT:
+    """Return a text as markup that does nothing but show it. Never raises; a hostile text costs milliseconds."""
+    if len(text) > LIMIT or any(sum(map(text.count, marks)) > most for marks, most in MARKS):
         return plain(text)
+    return _rendered(text)
+
+
+@functools.lru_cache(KEPT)
+def _rendered(text: str) -> Markup:
     try:
         made = _reader().render(harmless(text))
     except (RecursionError, ValueError):

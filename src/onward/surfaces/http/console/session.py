@@ -15,7 +15,7 @@ from onward.runner.desk import in_thread
 from onward.service import recalling, running, sessions
 from onward.surfaces.http.console import about, around, reading
 from onward.surfaces.http.console.visiting import Moved, Page, Shown, Visit
-from onward.surfaces.http.console.window import names_of, window
+from onward.surfaces.http.console.window import names_of, result_of, window
 from onward.surfaces.http.live import hints
 
 WHOLE: Final = 200_000
@@ -110,7 +110,8 @@ def event(visit: Visit) -> Shown:
     body = body_of(found)
     read = [(found, body)]
     names = names_of(platform, reading.mentioned(read))
-    entry = reading.entries(read, platform.clock(), names=names)[0]
+    behind = result_of(platform, session.id, read[0])
+    entry = reading.entries(read, platform.clock(), names=names, behind=behind)[0]
     raw = found.body.decode("utf-8", "backslashreplace")
     values = {
         "title": f"Event {found.seq}",

@@ -108,9 +108,16 @@ def _calls_above(platform: Platform, name: str, first: int, wanted: set[str]) ->
     )
     return {
         body.call: (event, body)
-        for event, body in reversed(reading.read(events))
+        for event, body in reading.read(events)  # of an id that repeats, the nearest
         if isinstance(body, bodies.ToolCall) and body.call in wanted
     }
+
+
+def result_of(platform: Platform, name: str, call: Read) -> dict[str, Read]:
+    """Return what came of one call, if it is near."""
+    event, body = call
+    wanted = {body.call} if isinstance(body, bodies.ToolCall) else set()
+    return _results_behind(platform, name, event.seq, wanted)
 
 
 def _results_behind(platform: Platform, name: str, last: int, wanted: set[str]) -> dict[str, Read]:
@@ -130,10 +137,13 @@ def _with_calls(
     """Return what is new together with the calls that it answers, and the results that those had already."""
     if not pulled:
         return found
-    calls = {body.call for _, body in pulled if isinstance(body, bodies.ToolCall)}
-    oldest = min(event.seq for event, _ in pulled)
-    known = platform.store.events(name, after=oldest, upto=after, limit=AROUND, kinds=("tool_result",))
+    calls = {body.call: event.seq for event, body in pulled if isinstance(body, bodies.ToolCall)}
+    known = platform.store.events(
+        name, after=min(calls.values()), upto=after, limit=AROUND, kinds=("tool_result",)
+    )
     answered = [
-        one for one in reading.read(known) if isinstance(one[1], bodies.ToolResult) and one[1].call in calls
+        (event, body)
+        for event, body in reading.read(known)
+        if isinstance(body, bodies.ToolResult) and calls.get(body.call, event.seq) < event.seq
     ]
     return sorted([*pulled, *answered, *found], key=lambda one: one[0].seq)

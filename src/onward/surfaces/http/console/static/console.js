@@ -107,9 +107,11 @@
     const there = document.getElementById(article.id);
     if (there && there.closest(".event") === there) {
       if (Number(there.dataset.upto) >= Number(article.dataset.upto)) return false;
-      const open = there.querySelector("details")?.open;
+      const open = [...there.querySelectorAll("details")].map((one) => one.open);
+      const focused = there.contains(document.activeElement) ? document.activeElement.tagName : "";
       there.replaceWith(article);
-      if (open) article.querySelector("details").open = true;
+      [...article.querySelectorAll("details")].forEach((one, number) => { one.open = Boolean(open[number]); });
+      if (focused) article.querySelector(focused)?.focus({ preventScroll: true });
       return true;
     }
     if (there) return false;
