@@ -18,7 +18,7 @@ from onward.errors import InvalidInput
 BUILT = [goal for goal in GOALS if goal.where]
 
 # How many figures have a target, by goal: what the design asks for.
-TARGETS = {1: 2, 2: 1, 3: 2, 4: 3, 5: 2, 6: 2, 8: 2, 9: 2, 10: 1}
+TARGETS = {1: 2, 2: 1, 3: 2, 4: 3, 5: 2, 6: 2, 7: 4, 8: 2, 9: 2, 10: 1, 11: 1}
 
 
 def test_every_goal_of_the_design_is_listed_once() -> None:
@@ -64,7 +64,8 @@ def test_goals_that_share_a_store_build_it_once(tmp_path: Path, monkeypatch: pyt
 def test_a_goal_that_is_not_built_says_so_and_has_no_verdict(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    later = next(goal for goal in GOALS if goal.where is None)
+    later = Goal(number=12, about="something for later", where=None)
+    monkeypatch.setattr(main, "GOALS", (*GOALS, later))
 
     assert main.run([str(later.number)], json=False, quick=True) == 0
 

@@ -49,11 +49,11 @@ GOALS: Final = (
     Goal(number=4, about="a million events against a thousand", where="growing:growth"),
     Goal(number=5, about="import", where="importing:imports"),
     Goal(number=6, about="search over a million events", where="searching:search"),
-    Goal(number=7, about="events over SSE", where=None),
+    Goal(number=7, about="events over SSE", where="streaming:streams"),
     Goal(number=8, about="start-up", where="starting:start_up"),
     Goal(number=9, about="sixteen writer processes", where="competing:competition"),
     Goal(number=10, about="disk", where="keeping:disk"),
-    Goal(number=11, about="the longest stall of an event loop", where=None),
+    Goal(number=11, about="the longest stall of an event loop", where="stalling:stalls"),
 )
 
 

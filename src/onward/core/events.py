@@ -10,6 +10,7 @@ It is deliberately unaware of storage, and a kind it does not know is as welcome
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -43,11 +44,17 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 def iso(at: int) -> str:
     """Return a time in microseconds since 1970 as ISO 8601 in UTC, with microseconds."""
+    seconds, rest = divmod(at, 1_000_000)
     try:
-        moment = EPOCH + timedelta(microseconds=at)
+        return f"{_iso_second(seconds)}.{rest:06d}Z"
     except OverflowError:  # a year that a datetime cannot hold
         return f"{at}us"
-    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+@lru_cache(maxsize=1024)
+def _iso_second(seconds: int) -> str:
+    """Return a time without its fraction. Events come in flocks, so most of them share theirs."""
+    return (EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()
 
 
 def micros(moment: datetime) -> int:
