@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any
 
 import onward
 from onward.surfaces.http.serving import serve
@@ -17,12 +16,21 @@ from tests.browser.acting import Actor
 
 def main(store: str, port: str, gates: str) -> None:
     """Serve until told to stop."""
+    invited: list[str] = []
 
-    def ready(url: str, *told: Any) -> None:
-        print(json.dumps({"url": url, "told": told, "pid": os.getpid()}), flush=True)
+    def ready(url: str, _secret: str | None) -> None:
+        print(json.dumps({"url": url, "link": invited[0], "pid": os.getpid()}), flush=True)
 
     with onward.open(store) as log:
-        serve(log.platform, ready=ready, port=int(port), engines={"script": Actor(int(gates))}, rate=0, grace=1)
+        serve(
+            log.platform,
+            ready=ready,
+            inviting=invited.append,
+            port=int(port),
+            engines={"script": Actor(int(gates))},
+            rate=0,
+            grace=1,
+        )
 
 
 if __name__ == "__main__":

@@ -133,8 +133,6 @@
   field.append(box);
   area.setAttribute("aria-controls", "mentions");
   area.setAttribute("aria-autocomplete", "list");
-  area.setAttribute("aria-expanded", "false");
-  area.setAttribute("role", "combobox");
   area.setAttribute("aria-haspopup", "listbox");
 
   const MOST = 60;
@@ -158,7 +156,6 @@
     box.hidden = true;
     box.replaceChildren();
     chosen = -1;
-    area.setAttribute("aria-expanded", "false");
     area.removeAttribute("aria-activedescendant");
   }
 
@@ -184,7 +181,6 @@
     if (!options.length) { close(); return; }
     box.replaceChildren(...options.map((option) => document.importNode(option, true)));
     box.hidden = false;
-    area.setAttribute("aria-expanded", "true");
     mark(0);
     globalThis.onward?.tell(options.length === 1 ? "1 session to mention" : `${options.length} sessions to mention`);
   }
