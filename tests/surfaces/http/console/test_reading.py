@@ -12,7 +12,7 @@ from onward.core import bodies, events
 from onward.core.bodies import Body
 from onward.core.codec import Erased, encode
 from onward.core.events import Event, NewEvent, Source
-from onward.surfaces.http.console import reading, rendering, views
+from onward.surfaces.http.console import kinds, reading, rendering, views
 from onward.testing.clock import FakeClock, FakeIds
 
 SES = "ses_0000000000000000000000000A"
@@ -225,7 +225,7 @@ def test_a_picture_is_shown_and_a_file_that_could_carry_script_is_not() -> None:
 
 @given(st.text(alphabet=st.sampled_from("ab\n"), max_size=80), st.integers(1, 60), st.integers(1, 30))
 def test_what_is_cut_is_counted_exactly(text: str, limit: int, line: int) -> None:
-    found = reading.cut(text, limit, line=line)
+    found = kinds.cut(text, limit, line=line)
     assert text.startswith(found.shown)
     assert len(found.shown) + found.missing == len(text)
     assert len(found.shown) <= limit
@@ -234,7 +234,7 @@ def test_what_is_cut_is_counted_exactly(text: str, limit: int, line: int) -> Non
 
 @given(st.text(alphabet=st.sampled_from("ab\n"), max_size=40))
 def test_what_is_short_is_not_cut(text: str) -> None:
-    assert reading.cut(text, 40, line=40) == views.Text(shown=text)
+    assert kinds.cut(text, 40, line=40) == views.Text(shown=text)
 
 
 TRAFFIC = st.lists(

@@ -17,7 +17,7 @@ from onward.errors import OnwardError
 from onward.service import dispatching, machines, pressure, running, sessions, usage, workspaces
 from onward.service.platform import Platform
 from onward.surfaces.http import failing
-from onward.surfaces.http.console import reading, words
+from onward.surfaces.http.console import kinds, words
 from onward.surfaces.http.console.views import Steps, View
 from onward.surfaces.http.console.words import When
 
@@ -166,7 +166,7 @@ def run_view(platform: Platform, run: Run, now: int) -> RunView:
     """Return a run as it is shown."""
     on = platform.store.machine(run.machine_id) if run.machine_id else None
     used = usage.of_run(run)
-    told = reading.usage_words(used.usage)
+    told = kinds.usage_words(used.usage)
     waits = dispatching.why_waiting(platform, run) if run.state == "queued" else ""
     tones = {"failed": "bad", "interrupted": "bad", "completed": "good", "running": "busy", "queued": "busy"}
     return RunView(
@@ -322,4 +322,4 @@ def _spent(platform: Platform, session: Session) -> tuple[tuple[tuple[str, str],
 
 def _steps(state: dict[str, Event], kind: str) -> Steps | None:
     body = body_of(state[kind]) if kind in state else None
-    return reading.steps_of(body) if isinstance(body, bodies.Plan | bodies.Pins) else None
+    return kinds.steps_of(body) if isinstance(body, bodies.Plan | bodies.Pins) else None

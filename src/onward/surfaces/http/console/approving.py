@@ -14,7 +14,7 @@ from onward.service import approving, permitting
 from onward.service.approving import MAX_NOTE, Parked
 from onward.service.permitting import Requested
 from onward.surfaces.http import failing
-from onward.surfaces.http.console import continuing, editing, reading, words
+from onward.surfaces.http.console import continuing, editing, kinds, words
 from onward.surfaces.http.console.transitions import ACTORS, other_of, reason_words
 from onward.surfaces.http.console.views import Other, Text, View
 from onward.surfaces.http.console.visiting import Moved, Page, Shown, Visit
@@ -201,7 +201,7 @@ def asking(visit: Visit, found: Requested) -> Asking:
         tone=TONES.get(found.state, "quiet"),
         subject=found.subject,
         tool=found.tool,
-        input=reading.cut(reading.pretty(found.input), WORDS) if found.input is not None else None,
+        input=kinds.cut(kinds.pretty(found.input), WORDS) if found.input is not None else None,
         beyond=found.beyond or "",
         note=found.note or "",
     )

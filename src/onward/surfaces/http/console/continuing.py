@@ -22,7 +22,7 @@ from onward.service import continuing, delegating, drafting, sessions, workspace
 from onward.service.drafting import Draft
 from onward.service.platform import Platform
 from onward.surfaces.http import failing
-from onward.surfaces.http.console import about, editing, ranges, reading, words
+from onward.surfaces.http.console import about, editing, kinds, ranges, words
 from onward.surfaces.http.console.chart import Chart, stacked
 from onward.surfaces.http.console.editing import Box, Fields
 from onward.surfaces.http.console.views import Text, View
@@ -234,7 +234,7 @@ def standing(platform: Platform, session: Session) -> Standing:
     plan = sessions.plan_of(state)
     running = next((run for run in unfinished if run.state == "running"), None)
     return Standing(
-        asked=reading.cut(body.text, 1200) if isinstance(body, Message) else None,
+        asked=kinds.cut(body.text, 1200) if isinstance(body, Message) else None,
         asked_seq=asked.seq if asked is not None else 0,
         answered=asked is not None and continuing.answered_by(platform, session, asked) is not None,
         boxes=tuple(

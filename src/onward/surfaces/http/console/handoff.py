@@ -24,7 +24,7 @@ from onward.core.manifest_text import spelled
 from onward.errors import OnwardError
 from onward.service import continuing, recalling, recompiling, signing
 from onward.service.platform import Platform
-from onward.surfaces.http.console import ranges, reading, words
+from onward.surfaces.http.console import kinds, ranges, words
 from onward.surfaces.http.console.chart import Chart, stacked
 from onward.surfaces.http.console.transitions import ACTORS, other_of, reason_words
 from onward.surfaces.http.console.views import Other, Step, Steps, Text, View
@@ -326,7 +326,7 @@ def _plan(record: Manifest) -> Steps | None:
         return None
     steps = tuple(
         Step(
-            mark=reading.STEP_MARKS[step.status],
+            mark=kinds.STEP_MARKS[step.status],
             text=step.text,
             about=", ".join(filter(None, (step.id, step.status, step.resolution))),
             tone=step.status,
@@ -374,7 +374,7 @@ def _asked(platform: Platform, record: Manifest) -> dict[str, Any]:
     if found is not None:
         body = body_of(found)
         if isinstance(body, Message):
-            text, told = reading.cut(body.text, WORDS), ""
+            text, told = kinds.cut(body.text, WORDS), ""
         else:
             told = "Its words were erased. What went along to the successor is a copy of its own."
     return {"seq": asked.seq, "href": href, "digest": asked.digest, "text": text, "told": told}

@@ -10,7 +10,7 @@ from onward.core.records import Workspace
 from onward.errors import InvalidInput
 from onward.service import briefing, machines, recalling, sessions, workspaces
 from onward.service.platform import Platform
-from onward.surfaces.http.console import listing, reading, words
+from onward.surfaces.http.console import kinds, listing, words
 from onward.surfaces.http.console.listing import Filters
 from onward.surfaces.http.console.visiting import Moved, Page, Shown, Visit
 from onward.surfaces.http.console.window import names_of
@@ -133,7 +133,7 @@ def workspace(visit: Visit) -> Shown:
             "title": names.get(row.session) or "Untitled",
             "seq": row.seq,
             "who": row.label,
-            "text": reading.cut(row.text, 1_200),
+            "text": kinds.cut(row.text, 1_200),
             "when": words.when(row.at, now),
             "href": f"/sessions/{row.session}?at={row.seq}#e{row.seq}",
         }

@@ -8,7 +8,7 @@ from onward.core.bodies import Message
 from onward.core.codec import decode
 from onward.core.records import Run
 from onward.service import running, workspaces
-from onward.surfaces.http.console import about, reading
+from onward.surfaces.http.console import about, kinds
 from onward.surfaces.http.console.visiting import Moved, Page, Shown, Visit
 from onward.surfaces.http.console.window import names_of
 
@@ -37,7 +37,7 @@ def show(visit: Visit) -> Shown:
     if run.state == "continued":
         successor = running.successor_of(platform, run)
         if successor is not None:
-            values["successor"] = reading.other(successor, names_of(platform, {successor}))
+            values["successor"] = kinds.other(successor, names_of(platform, {successor}))
     return Shown(template="run.html", values=values)
 
 

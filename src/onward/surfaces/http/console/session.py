@@ -13,7 +13,7 @@ from onward.core.events import Event
 from onward.errors import EventNotFound, InvalidInput, OnwardError
 from onward.runner.desk import in_thread
 from onward.service import recalling, running, sessions
-from onward.surfaces.http.console import about, around, reading
+from onward.surfaces.http.console import about, around, kinds, reading
 from onward.surfaces.http.console.visiting import Moved, Page, Shown, Visit
 from onward.surfaces.http.console.window import names_of, result_of, window
 from onward.surfaces.http.live import hints
@@ -121,8 +121,8 @@ def event(visit: Visit) -> Shown:
         "when": entry.when,
         "digest": f"sha256:{found.digest.hex()}",
         "chain": f"sha256:{found.chain.hex()}",
-        "words": reading.cut(lines.said(found, body), WHOLE, line=WHOLE),
-        "raw": reading.cut(raw, WHOLE, line=WHOLE),
+        "words": kinds.cut(lines.said(found, body), WHOLE, line=WHOLE),
+        "raw": kinds.cut(raw, WHOLE, line=WHOLE),
         "bytes": len(found.body),
         "head": session.head_seq,
     }
@@ -152,7 +152,7 @@ def part(visit: Visit) -> Response:
             event=f"{found.session_id}:{found.seq}",
         )
     media = parts[number].media_type
-    if media in reading.PICTURES:
+    if media in kinds.PICTURES:
         return _given(content, media, "inline")
     return _given(content, "application/octet-stream", "attachment")
 
@@ -161,7 +161,7 @@ def recalls(visit: Visit) -> Shown:
     """Show what a session recalled, and what of that its projection had left out."""
     session = visit.platform.session(visit.path["session"])
     report = recalling.recall_report(visit.platform, session.id)
-    asked = [(*reading.addressed(address), count) for address, count in report.asked_again.items()]
+    asked = [(*kinds.addressed(address), count) for address, count in report.asked_again.items()]
     values = {"title": "What was recalled", "session": session, "report": report, "asked": asked[:200]}
     return Shown(template="recalls.html", values={**values, "more": max(0, len(asked) - 200)})
 
