@@ -7,6 +7,7 @@ into the same shape that agents send, and the same checks are applied to it.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -43,7 +44,7 @@ class Row(View, frozen=True, kw_only=True):
     label: str
     """The same as it is said."""
     spec: str
-    """The source without its reason, as JSON: what the form carries."""
+    """The source without its reason, as the form carries it."""
     why: str
     on: bool
     href: str | None
@@ -214,7 +215,8 @@ def _row(number: int, source: Source, *, on: bool, recommended: bool) -> Row:
         number=number,
         address=address,
         label=address,
-        spec=encode(msgspec.to_builtins(plain)).decode("utf-8", "replace"),
+        # Base64, because a page makes characters visible that act, and what comes back has to be what went out.
+        spec=base64.urlsafe_b64encode(encode(msgspec.to_builtins(plain))).decode("ascii"),
         why=source.relevance,
         on=on,
         href=ranges.href_of(address),
@@ -224,8 +226,8 @@ def _row(number: int, source: Source, *, on: bool, recommended: bool) -> Row:
 
 def _source(spec: str) -> Source:
     try:
-        return parse_source(loads(spec.encode("utf-8", "surrogatepass")))
-    except ValueError:
+        return parse_source(loads(base64.urlsafe_b64decode(spec.encode("ascii"))))
+    except (ValueError, RecursionError):
         raise InvalidInput(
             what="a source of the form", why="it is not as it was when the form was made"
         ) from None
