@@ -68,7 +68,10 @@ class Seeded:
         self.asking = self._begun(self.child, "May I?")
         asked = permitting.request(Permission(call="c1", tool="rm", input={"path": "/"}, subject="rm /"))
         request = platform.event("approval", asked, "agent", run_id=self.asking.id)
-        running.record(platform, self.asking, [request])
+        self.call = f"{self.asking.id}.1"
+        call = ToolCall(call=self.call, name="search", input={"query": "parser"})
+        called = platform.event("tool_call", call, "agent", run_id=self.asking.id)
+        running.record(platform, self.asking, [called, request])
         self.permission = request.id
         self.parked = self._parked()
         self.token = tokens.create(platform, "an old one", ["read"])[0].id
@@ -82,7 +85,7 @@ class Seeded:
             "machine": [self.tower.id],
             "token": [self.token],
             "digest": [self.picture],
-            "call": ["call_1"],
+            "call": [self.call],
         }
 
     def _begun(self, session: str, text: str) -> Run:
@@ -96,7 +99,9 @@ class Seeded:
         said: list[Any] = [
             event("session", told, "system", run_id=run.id),
             event("tool_call", ToolCall(call="c", name="pytest", input={"k": "tab"}), "agent", run_id=run.id),
-            event("tool_result", ToolResult(call="c", name="pytest", output="1 failed"), "tool", run_id=run.id),
+            event(
+                "tool_result", ToolResult(call="c", name="pytest", output="1 failed"), "tool", run_id=run.id
+            ),
             event("message", Message(role="assistant", text=reply), "agent", run_id=run.id),
         ]
         running.record(self.platform, run, said)
@@ -114,5 +119,3 @@ class Seeded:
         except ContinuationParked as parked:
             return str(parked.details["approval"])
         raise AssertionError("it did not wait")
-
-

@@ -107,13 +107,13 @@ class _Endpoint:
         try:
             return await self._answer(request, route)
         except (receiving.TooLarge, receiving.WrongMedia) as error:
-            return Response(error.body, error.status, media_type=JSON)
+            status, body = error.status, error.body
         except OnwardError as error:
             status, body = failing.of(error)
-            response = Response(body, status, media_type=JSON)
-            if status == 401:
-                response.headers["www-authenticate"] = "Bearer"
-            return response
+        response = Response(body, status, headers={"cache-control": "no-store"}, media_type=JSON)
+        if status == 401:
+            response.headers["www-authenticate"] = "Bearer"
+        return response
 
     async def _answer(self, request: Request, route: Route) -> Response:
         waits = inspect.iscoroutinefunction(route.handler)

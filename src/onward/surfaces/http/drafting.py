@@ -6,7 +6,6 @@ from typing import Final
 
 import msgspec
 
-from onward import errors
 from onward.core.continuing_command import Reason
 from onward.core.projection import DEFAULT_BUDGET
 from onward.service import drafting

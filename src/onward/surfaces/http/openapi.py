@@ -172,7 +172,7 @@ def _parameters(route: Route, named: dict[Any, Any], schemas: dict[str, Any]) ->
     for name in _placeholders(route.path):
         known = PARAMETERS[name]
         schema: dict[str, Any] = {"type": "string", "minLength": 1}
-        example = "call_1"
+        example = f"run_{_EXAMPLE}.1"
         if known.prefixes:
             schema["pattern"] = f"^({'|'.join(known.prefixes)})_{_ULID}$"
             example = f"{known.prefixes[0]}_{_EXAMPLE}"

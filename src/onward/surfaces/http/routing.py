@@ -59,7 +59,7 @@ PARAMETERS: Final[dict[str, Parameter]] = {
     "machine": _id(make.MACHINE, "A machine.", errors.MachineNotFound, "machine"),
     "token": _id(make.TOKEN, "A token.", errors.TokenNotFound, "token"),
     "digest": Parameter(does="A digest, `sha256:` and 64 hexadecimal digits.", missing=errors.NotFound),
-    "call": Parameter(does="The id that the engine gave a call."),
+    "call": Parameter(does="The id of a call of a run: the run, a dot, and what tells its calls apart."),
 }
 """Every placeholder that a route may have."""
 
