@@ -439,6 +439,8 @@ def test_a_fault_is_told_without_its_inside(visitor: Visitor, monkeypatch: pytes
     answer = visitor.get(f"/sessions/{visitor.session().id}")
     assert answer.status_code == 500
     assert "secret inside" not in answer.text
+    assert answer.headers["x-request-id"] in answer.text
+    assert answer.headers["content-type"].startswith("text/html")
 
 
 def test_the_recall_report_is_told(visitor: Visitor) -> None:

@@ -24,6 +24,7 @@ from onward.surfaces.http import failing, signing_in
 from onward.surfaces.http.console import rendering
 from onward.surfaces.http.console.pages import PAGES
 from onward.surfaces.http.console.visiting import FORM_LIMIT, Moved, Page, Shown, Visit
+from onward.surfaces.http.guarding import LOG
 
 if TYPE_CHECKING:
     from onward.surfaces.http.house import House
@@ -80,6 +81,11 @@ class _Endpoint:
             response = await self._answer(request)
         except ClientDisconnect:
             return
+        except Exception:
+            # What it was stands in the log, under the id that the page shows.
+            named = str(scope.get("state", {}).get("request_id", ""))
+            LOG.exception("%s %s failed (%s)", scope["method"], scope["path"], named)
+            response = _drawn(request, None, _fault(named))
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
@@ -138,6 +144,12 @@ def _finished(request: Request, signed: signing_in.Signed | None, answer: Any) -
 def _drawn(request: Request, signed: signing_in.Signed | None, shown: Shown) -> Response:
     text = rendering.draw(shown.template, {**rendering.surroundings(request, signed), **shown.values})
     return HTMLResponse(text, shown.status, headers=HEADERS)
+
+
+def _fault(named: str) -> Shown:
+    told = f"This is a fault in Onward. The server's log has it as {named}."
+    values = {"title": "That did not work", "told": told, "signed": True}
+    return Shown(template="error.html", values=values, status=500)
 
 
 def telling(error: OnwardError) -> Shown:
