@@ -8,6 +8,7 @@ in words, with the status that the API would answer.
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote
@@ -24,11 +25,12 @@ from onward.surfaces.http import failing, signing_in
 from onward.surfaces.http.console import rendering
 from onward.surfaces.http.console.pages import PAGES
 from onward.surfaces.http.console.visiting import FORM_LIMIT, Moved, Page, Shown, Visit
-from onward.surfaces.http.guarding import LOG
 
 if TYPE_CHECKING:
     from onward.surfaces.http.house import House
 
+LOG: Final = logging.getLogger("onward.http")
+"""The log of requests, see ``guarding``."""
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 POLICY: Final = (
