@@ -20,6 +20,7 @@ from onward.service import tokens
 from onward.service.dispatching import BEAT_SECONDS, REMOTE_LEASE
 from onward.service.hinting import Hints, hinting
 from onward.service.platform import Platform
+from onward.surfaces.http.awaited import Awaited
 from onward.surfaces.http.carried import Carried
 from onward.surfaces.http.live_hub import Live
 from onward.surfaces.http.measuring import Meters
@@ -51,6 +52,8 @@ class House:
         """The server is about to go: whoever waits for something is answered that there is nothing yet."""
         self.doors = Doors(platform.clock)
         """The links that let a browser into the console."""
+        self.awaited = Awaited()
+        """Where people were asked for something."""
         self.carried = Carried(platform.clock)
         """What people have written and not sent, on its way from one page to another."""
         self.live = Live(self._own, self.hints, self.closing, self.holds)

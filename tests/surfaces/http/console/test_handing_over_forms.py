@@ -439,3 +439,25 @@ def test_those_who_may_only_read_are_offered_no_form(visitor: Visitor) -> None:
         page = reader.page(path)
         assert re.findall(r'action="(/(?:sessions|approvals|runs)/[^"]*)"', page) == [], path
     assert reader.post(f"/approvals/{request}/accept").status_code == 403
+
+
+def test_how_much_waits_is_told_without_reading_logs_that_were_looked_through(visitor: Visitor) -> None:
+    session = told(visitor)
+    assert visitor.page("/approvals/count").strip() == ""
+    read: list[str] = []
+    store = visitor.platform.store
+    genuine = store.events
+
+    def watched(name: str, **more: Any) -> Any:
+        read.append(name)
+        return genuine(name, **more)
+
+    store.events = watched  # type: ignore[method-assign]
+    try:
+        assert visitor.page("/approvals/count").strip() == ""
+        assert read == []
+        visitor.say(session, "more")
+        assert visitor.page("/approvals/count").strip() == ""
+        assert read == [session.id]
+    finally:
+        store.events = genuine  # type: ignore[method-assign]

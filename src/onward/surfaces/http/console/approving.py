@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from onward.core.records import Session
 from onward.errors import InvalidInput, OnwardError
 from onward.service import approving, permitting
 from onward.service.approving import MAX_NOTE, Parked
 from onward.service.permitting import Requested
+from onward.store.contract import SessionQuery
 from onward.surfaces.http import failing
 from onward.surfaces.http.console import continuing, editing, kinds, words
 from onward.surfaces.http.console.transitions import ACTORS, other_of, reason_words
@@ -77,8 +79,8 @@ def show(visit: Visit) -> Shown:
 
 def count(visit: Visit) -> Shown:
     """Show how much waits, as a part of a page."""
-    waiting = len(approving.approvals(visit.platform)) + len(permitting.waiting(visit.platform))
-    return Shown(template="approvals_count.html", values={"waiting": waiting})
+    parked, asked = _asked(visit, _newest(visit))
+    return Shown(template="approvals_count.html", values={"waiting": len(parked) + len(asked)})
 
 
 def edit(visit: Visit) -> Shown:
@@ -143,11 +145,36 @@ def answer(visit: Visit) -> Any:
     return Moved(to=f"/sessions/{found.session}#end" if back == "session" else "/approvals")
 
 
-def _page(visit: Visit, refused: OnwardError | None = None) -> Shown:
+def of_session(visit: Visit, session: Session) -> tuple[list[Waiting], list[Asking]]:
+    """Return what waits for a person in one session: continuations, and permissions."""
+    parked, asked = _asked(visit, [session])
+    return [waiting(visit, one) for one in parked], [asking(visit, one) for one in asked]
+
+
+def _newest(visit: Visit) -> list[Session]:
+    """Return the sessions with the newest activity, those that were put away too."""
+    query = SessionQuery(account_id=visit.platform.account_id, include_archived=True, limit=approving.LISTED)
+    return visit.platform.store.sessions(query)[0]
+
+
+def _asked(
+    visit: Visit, among: list[Session], *, answered: bool = False
+) -> tuple[list[Parked], list[Requested]]:
+    """Return the continuations that wait in these sessions, and the permissions, each oldest first."""
     platform = visit.platform
+    parked: list[Parked] = []
+    asked: list[Requested] = []
+    for session in visit.house.awaited.among(platform, among):
+        parked += approving.approvals(platform, session.id, answered=answered)
+        asked += permitting.permissions(platform, session.id, answered=answered)
+    parked.sort(key=lambda one: (one.at, one.id))
+    asked.sort(key=lambda one: (one.at, one.id))
+    return parked, asked
+
+
+def _page(visit: Visit, refused: OnwardError | None = None) -> Shown:
     answered = visit.query.get("answered") == "1"
-    parked = approving.approvals(platform, answered=answered)
-    asked = permitting.waiting(platform, answered=answered)
+    parked, asked = _asked(visit, _newest(visit), answered=answered)
     values = {
         "title": "Approvals",
         "parked": [waiting(visit, one) for one in parked if one.state == "requested"],

@@ -11,8 +11,7 @@ from typing import Any
 
 from onward.core.records import Session
 from onward.errors import OnwardError
-from onward.service import approving as service_approving
-from onward.service import permitting, sessions
+from onward.service import sessions
 from onward.service.platform import Platform
 from onward.surfaces.http.console import approving, lineage, transitions
 from onward.surfaces.http.console.views import Other, View
@@ -31,14 +30,13 @@ class Offers(View, frozen=True, kw_only=True):
 def values(visit: Visit, session: Session) -> dict[str, Any]:
     """Return what the page of a session needs of its surroundings."""
     platform = visit.platform
+    parked, permissions = approving.of_session(visit, session)
     out: dict[str, Any] = {
         "path": lineage.path(platform, session),
         "banner": transitions.banner(platform, session),
         "offers": _offers(platform, session),
-        "parked": [
-            approving.waiting(visit, one) for one in service_approving.approvals(platform, session.id)
-        ],
-        "permissions": [approving.asking(visit, one) for one in permitting.permissions(platform, session.id)],
+        "parked": parked,
+        "permissions": permissions,
         "carried": False,
     }
     if key := visit.query.get("carried", ""):
