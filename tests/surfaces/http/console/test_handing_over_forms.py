@@ -461,3 +461,23 @@ def test_how_much_waits_is_told_without_reading_logs_that_were_looked_through(vi
         assert read == [session.id]
     finally:
         store.events = genuine  # type: ignore[method-assign]
+
+
+def test_a_wrong_handoff_is_corrected_in_another_successor_and_stays_as_it_was(visitor: Visitor) -> None:
+    session = told(visitor)
+    wrong = continued(visitor, session, "The wrong way")
+    page = visitor.page(f"/manifests/{wrong.manifest}")
+    path = f"/sessions/{session.id}/continue?from={wrong.manifest}"
+    assert f'href="{path}"' in page
+    given = fields(visitor.page(path))
+    assert given["title"] == "The wrong way"
+    assert "[4]" in given["decisions"]
+    assert (
+        visitor.post(f"/sessions/{session.id}/continue", given | {"title": "The right way"}).status_code
+        == 303
+    )
+    titles = [visitor.platform.session(name).title for name in successors(visitor, session)]
+    assert titles == ["The wrong way", "The right way"]
+    assert visitor.page(f"/manifests/{wrong.manifest}") == page
+    other = told(visitor, "Another")
+    assert visitor.get(f"/sessions/{other.id}/continue?from={wrong.manifest}").status_code == 400

@@ -14,7 +14,7 @@ import msgspec
 
 from onward.core.bodies import Message, Pins
 from onward.core.codec import body_of
-from onward.core.continuing_command import MAX_DESCRIPTION, MAX_TITLE, REASONS
+from onward.core.continuing_command import MAX_DESCRIPTION, MAX_TITLE, REASONS, Command
 from onward.core.projection import DEFAULT_BUDGET
 from onward.core.records import Session
 from onward.errors import ContinuationParked, InvalidInput, OnwardError
@@ -79,6 +79,8 @@ def ask(visit: Visit) -> Shown:
     """Show the first step, a purpose; with one, the draft for it."""
     platform = visit.platform
     session = platform.session(visit.path["session"])
+    if earlier := visit.query.get("from"):
+        return _corrected(visit, session, earlier)
     purpose = " ".join(visit.query.get("purpose", "").split())
     if not purpose:
         return _first(visit, session)
@@ -244,6 +246,33 @@ def standing(platform: Platform, session: Session) -> Standing:
         working=running.id if running is not None else "",
         plan=words.counted(len(plan.steps), "step") if plan is not None and plan.steps else "",
     )
+
+
+def _corrected(visit: Visit, session: Session, manifest: str) -> Shown:
+    """Return the form filled in with a handoff of this session that was sent before, to send it otherwise.
+
+    What was sent stays as it is: a corrected handoff makes another successor.
+    """
+    record = continuing.manifest(visit.platform, manifest)
+    if record.predecessor != session.id:
+        raise InvalidInput(what=f"manifest {record.id}", why=f"it is not a handoff of session {session.id}")
+    stands = standing(visit.platform, session)
+    command = Command(
+        reason=record.reason,
+        title=record.title,
+        description=record.description,
+        handoff=record.handoff,
+        sources=record.sources,
+        recommended=(*(source.address() for source in record.sources), *record.recommended_unused),
+    )
+    fields = editing.from_command(
+        command,
+        key=secrets.token_urlsafe(16),
+        moving=[box.value for box in stands.boxes if box.on],
+        budget=record.budget,
+        engine=record.engine or "",
+    )
+    return editor(visit, session, fields, stands=stands)
 
 
 def _first(visit: Visit, session: Session, purpose: str = "", refused: OnwardError | None = None) -> Shown:
