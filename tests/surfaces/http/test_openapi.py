@@ -123,3 +123,10 @@ def test_a_route_says_what_it_refuses(route: Route) -> None:
     assert ({413, 415} <= set(refused)) is (route.body is not None)
     for status in refused:
         assert said[str(status)]["$ref"].startswith(f"#/components/responses/{status}.")
+
+
+def test_the_tables_in_the_documentation_are_the_newest() -> None:
+    kept = (ROOT / "docs" / "api.md").read_text("utf-8")
+    assert kept.partition("openapi routes -->\n")[2].strip() == openapi.listed(ROUTES), (
+        "end docs/api.md with what `python -m onward.surfaces.http.openapi routes` prints"
+    )

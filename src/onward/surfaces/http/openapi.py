@@ -2,7 +2,8 @@
 
 Bounds come from the types, descriptions from their docstrings, statuses and codes from what a route says can be refused.
 So it cannot say something that the server does not do, except about what can be refused; that is what the tests ask it,
-every route with whatever its description allows. ``python -m onward.surfaces.http.openapi`` writes it.
+every route with whatever its description allows. ``python -m onward.surfaces.http.openapi`` writes it, and with ``routes`` the
+tables of ``docs/api.md``.
 """
 
 from __future__ import annotations
@@ -94,6 +95,21 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
 def written(routes: Sequence[Route]) -> bytes:
     """Return the description as it is served and kept in the documentation."""
     return msgspec.json.format(msgspec.json.encode(document(routes)), indent=2) + b"\n"
+
+
+def listed(routes: Sequence[Route]) -> str:
+    """Return the routes and the codes that can be refused, as tables for people."""
+    rows = ["| Route | Scope | What it does |", "|---|---|---|"]
+    rows += [f"| `{r.method} {r.path}` | {r.scope or 'open'} | {r.does} |" for r in routes]
+    statuses: dict[int, set[str]] = {}
+    for route in routes:
+        for status, found in codes(route).items():
+            statuses.setdefault(status, set()).update(found)
+    rows += ["", "| Status | What it means | Codes |", "|---|---|---|"]
+    for status in sorted(statuses):
+        spelled = ", ".join(f"`{code}`" for code in sorted(statuses[status]))
+        rows.append(f"| {status} | {_STATUS[status]} | {spelled} |")
+    return "\n".join(rows)
 
 
 def codes(route: Route) -> dict[int, list[str]]:
@@ -389,4 +405,7 @@ def _forget_unused(made: dict[str, Any]) -> None:
 if __name__ == "__main__":
     from onward.surfaces.http.table import ROUTES
 
-    sys.stdout.buffer.write(written(ROUTES))
+    if sys.argv[1:] == ["routes"]:
+        print(listed(ROUTES))
+    else:
+        sys.stdout.buffer.write(written(ROUTES))
