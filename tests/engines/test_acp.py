@@ -418,6 +418,41 @@ def test_a_program_that_speaks_something_else_is_named(folder: Path) -> None:
     assert "initialize" in end.reason
 
 
+DEAF = """
+import json, sys, time
+for result in {"protocolVersion": 1, "agentCapabilities": {}}, {"sessionId": "s1"}:
+    print(json.dumps({"id": json.loads(sys.stdin.readline())["id"], "result": result}), flush=True)
+time.sleep(3600)
+"""
+
+
+def test_an_agent_that_never_reads_what_it_is_asked_has_the_time_of_a_turn_and_no_more(folder: Path) -> None:
+    engine = AcpEngine(command=[sys.executable, "-c", DEAF], timeout=1.0)
+    end = end_of(take(engine, turn(folder, "x" * 2**20)))
+    assert (end.status, end.code) == ("failed", "timeout")
+
+
+def test_a_turn_of_an_agent_that_reads_nothing_can_be_cancelled(folder: Path) -> None:
+    async def cancelled() -> None:
+        engine = AcpEngine(command=[sys.executable, "-c", DEAF])
+        begun = asyncio.Event()
+
+        async def go() -> None:
+            async for signal in engine.run(turn(folder, "x" * 2**20)):
+                assert isinstance(signal, Started)
+                begun.set()
+
+        going = asyncio.create_task(go())
+        await asyncio.wait_for(begun.wait(), 30)
+        await asyncio.sleep(0)
+        going.cancel()
+        await asyncio.wait({going}, timeout=30)
+        assert going.cancelled()
+
+    asyncio.run(cancelled())
+    assert running(folder) == []
+
+
 def test_half_a_character_in_what_is_asked_ends_no_turn(folder: Path) -> None:
     assert said(take(make(folder), turn(folder, "a \ud83d b"))) == ["You said: a � b"]
 

@@ -280,3 +280,12 @@ def test_somebody_else_who_asks_under_the_title_of_our_gate_is_dismissed(asked: 
 @pytest.mark.parametrize("data", ["handled", [1], 7])
 def test_an_answer_whose_data_is_no_object_ends_no_turn(data: Any) -> None:
     assert end(run(answer={"data": data})).status == "completed"
+
+
+def test_a_pi_that_never_reads_what_it_is_asked_has_the_time_of_a_turn_and_no_more() -> None:
+    deaf = FAKE.replace(
+        '"contextWindow": 1000}}})', '"contextWindow": 1000}}}); import time; time.sleep(3600)'
+    )
+    engine = PiEngine(program=[sys.executable, "-c", deaf], env={"PLAY": json.dumps({})}, timeout=1.0)
+    signals = run_turn(engine, Turn(session_id="ses_a", run_id="run_a", input="x" * 2**20), patience=30)
+    assert (end(signals).status, end(signals).code) == ("failed", "timeout")

@@ -233,6 +233,39 @@ def test_the_exit_code_is_known_although_something_keeps_the_output_open_and_rea
     assert took < LINGER + 2
 
 
+@posix
+@pytest.mark.parametrize("pause", [0, 0.05])
+def test_what_a_program_leaves_behind_cannot_go_on_talking_for_it(pause: float) -> None:
+    code = f"""
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    while True:
+        os.write(1, b"theirs\\n")
+        time.sleep({pause})
+os.write(1, b"mine\\n")
+"""
+
+    async def work() -> list[bytes]:
+        async with await Child.start(python(code)) as child:
+            return await every(child.lines())
+
+    began = time.monotonic()
+    assert b"mine" in run(work())
+    assert time.monotonic() - began < LINGER + 10
+
+
+def test_all_that_a_program_wrote_before_its_end_is_read_however_slow_the_reader() -> None:
+    async def work() -> int:
+        async with await Child.start(
+            python("import os; os.write(1, b'x' * 60_000); print('y' * 5_000)")
+        ) as child:
+            await child.wait()
+            return sum(map(len, await every(child.lines())))
+
+    assert run(work()) == 65_000
+
+
 def test_what_was_written_before_the_stop_can_still_be_read_after_it() -> None:
     async def work() -> list[bytes]:
         child, _ = await grove()

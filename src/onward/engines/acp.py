@@ -164,7 +164,11 @@ class AcpEngine:
             except EngineError as fault:
                 raise _Refused(Finished(status="failed", reason=fault.message, code="crashed")) from None
             yield started
-            await talk.prompt(_in_front(turn, new=not started.resumed))
+            try:
+                async with asyncio.timeout_at(ends_at):
+                    await talk.prompt(_in_front(turn, new=not started.resumed))
+            except TimeoutError:
+                raise _Refused(self._too_long()) from None
             stream = AcpStream(
                 next_call=numbers.next,
                 agent=talk.agent,

@@ -285,11 +285,11 @@ class Conversation:
     async def cancel(self) -> bool:
         """Tell the agent to stop, and wait a little until it has; return whether it can take another prompt."""
         if not self._quiet.is_set():
-            with contextlib.suppress(EngineError):
-                await self._peer.notify("session/cancel", {"sessionId": self.native_id})
             declining = asyncio.ensure_future(self._decline_all())
             try:
                 async with asyncio.timeout(CANCEL_SECONDS):
+                    with contextlib.suppress(EngineError):  # it may read no more, or nothing at all
+                        await self._peer.notify("session/cancel", {"sessionId": self.native_id})
                     await self._quiet.wait()
             except TimeoutError:
                 return False

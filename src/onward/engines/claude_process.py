@@ -50,6 +50,11 @@ NOBODY: Final = "Nobody can be asked here, and the permission mode does not allo
 PLANNING: Final = (
     "Only planning is allowed in this turn: nothing is changed or run. Give the plan as your answer."
 )
+TOO_LONG: Final = Finished(
+    status="failed",
+    code="timeout",
+    reason="Claude Code took longer than its engine option `timeout` allows, and was stopped.",
+)
 _ABOUT: Final = ("command", "file_path", "notebook_path", "url", "query", "plan", "description", "prompt")
 """Fields of a tool's input that say best what it is about to do, the best first."""
 _SUBJECT_CHARACTERS: Final = 200
@@ -183,9 +188,13 @@ class ClaudeProcess:
         self.said, self.end = said, None
         held: list[Signal] = []
         try:
-            await self._send({"type": "user", "message": {"role": "user", "content": text}})
+            async with asyncio.timeout_at(deadline):
+                await self._send({"type": "user", "message": {"role": "user", "content": text}})
         except EngineError:
             self.end = await self._crashed(said)
+            return
+        except TimeoutError:  # it reads nothing, so it cannot be asked to stop either
+            self.end = TOO_LONG
             return
         try:
             async with aclosing(self.bridge.along(self._heard(said, turn, deadline))) as along:
@@ -213,11 +222,7 @@ class ClaudeProcess:
                 self.end = await self._crashed(said)
         except TimeoutError:
             await self.interrupt()
-            self.end = Finished(
-                status="failed",
-                code="timeout",
-                reason="Claude Code took longer than its engine option `timeout` allows, and was stopped.",
-            )
+            self.end = TOO_LONG
         except EngineError as failed:
             self.end = Finished(status="failed", code="protocol", reason=failed.message)
 
@@ -408,5 +413,10 @@ async def _next(lines: AsyncIterator[bytes]) -> bytes | None:
 
 
 def listed(flag: str, values: Sequence[str]) -> list[str]:
-    """Return a flag that takes a list of values, each as a word of its own; nothing for an empty list."""
+    """Return a flag that takes a list of values, each as a word of its own; nothing for an empty list.
+
+    Raises ValueError for a value that would be taken for another flag, and so for a permission that nobody gave.
+    """
+    if flags := [value for value in values if value.startswith("-")]:
+        raise ValueError(f"{flags[0]!r} is no name of a tool of Claude Code.")
     return [flag, *values] if values else []

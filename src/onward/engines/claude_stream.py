@@ -148,9 +148,9 @@ class ClaudeTurn:
         self._request = ""
         self._ended = False
 
-    def call_of(self, provider_call: str | None) -> str | None:
+    def call_of(self, provider_call: Any) -> str | None:
         """Return our id of an open call of its own tools."""
-        return self._calls.get(provider_call or "", (None, ""))[0]
+        return self._calls.get(provider_call if isinstance(provider_call, str) else "", (None, ""))[0]
 
     def hear(self, line: bytes) -> Heard:
         """Say what a line means. Never raises."""

@@ -302,7 +302,12 @@ class _Taking:
         text = turn.input if resumed or not turn.brief else f"{turn.brief}\n\n{turn.input}"
         going = False
         try:
-            prompt = await process.begin("prompt", message=text)
+            try:
+                async with asyncio.timeout_at(self._until):
+                    prompt = await process.begin("prompt", message=text)
+            except TimeoutError:  # it reads nothing
+                yield self._too_long()
+                return
             going = True
             async with contextlib.aclosing(self._playing(prompt)) as playing:
                 async for signal in playing:
@@ -318,8 +323,7 @@ class _Taking:
                 yield Finished(status="continued", reason="a tool ended the turn")
             elif self._time_is_up():
                 self.settled = await process.abort(ABORT_SECONDS)
-                reason = f"the turn took longer than {self._timeout:g} seconds, and was stopped"
-                yield Finished(status="failed", reason=reason, code="timeout")
+                yield self._too_long()
             else:
                 yield Finished(status="failed", reason=await self._crash(), code="crashed")
         finally:
@@ -328,6 +332,10 @@ class _Taking:
             await asyncio.gather(*self._asking, return_exceptions=True)
             if going:
                 await process.abort(LEAVING_SECONDS)
+
+    def _too_long(self) -> Finished:
+        reason = f"the turn took longer than {self._timeout:g} seconds, and was stopped"
+        return Finished(status="failed", reason=reason, code="timeout")
 
     async def _playing(self, prompt: str) -> AsyncGenerator[Signal, None]:
         """Yield what happens, up to the end if pi says it; without one if a tool ended the turn, or pi or the time did."""

@@ -39,6 +39,8 @@ LINGER: Final = 1.0
 """Seconds spent waiting for more output once the program has ended, where something it started keeps its output open."""
 TOOLS_GRACE: Final = 0.5
 """Seconds that whatever is left behind by the program has to end when asked, before it is killed."""
+LINGER_BYTES: Final = 2**20
+"""Output that is still taken then: as much as a pipe can hold, so all that the program itself had written."""
 KILL_SECONDS: Final = 2.0
 """Seconds after which a process that cannot be killed is left, and named in ``Child.left``."""
 _STDOUT, _STDERR = 1, 2
@@ -58,6 +60,7 @@ class _Pipes(asyncio.SubprocessProtocol):
         self.writable = asyncio.Event()
         self.writable.set()
         self._paused = False
+        self._after = LINGER_BYTES
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.SubprocessTransport)
@@ -69,7 +72,13 @@ class _Pipes(asyncio.SubprocessProtocol):
             if len(self.err) > 4 * STDERR_BYTES:
                 del self.err[:-STDERR_BYTES]
             return
+        if self.ended:
+            return
         self.out += data
+        if self.exited.is_set():
+            self._after -= len(data)
+            if self._after <= 0:
+                self.end()
         if len(self.out) > READ_AHEAD and not self._paused:
             self._flow(paused=True)
         self.changed.set()
@@ -142,6 +151,7 @@ class Child:
         self._max_line = max_line
         self._pending = bytearray()
         self._input_closed = False
+        self._linger = LINGER
         self._stopping: asyncio.Task[tuple[int, ...]] | None = None
 
     @classmethod
@@ -223,8 +233,8 @@ class Child:
         """Yield the lines of standard output, without their ends, until it ends; the last one also if it is unfinished.
 
         One reader at a time; a later call goes on where an earlier one was left. After the program's own end, at most
-        ``LINGER`` seconds are spent waiting for something it started that keeps the output open. Raises EngineError for a
-        line longer than ``max_line``.
+        ``LINGER`` seconds are spent waiting for something it started that keeps the output open, whatever that writes.
+        Raises EngineError for a line longer than ``max_line``.
         """
         searched = 0
         while True:
@@ -263,7 +273,6 @@ class Child:
     async def _more(self) -> bytes:
         """Return output that has arrived, waiting for some; nothing once there will be no more."""
         pipes, loop = self._pipes, asyncio.get_running_loop()
-        left = LINGER
         while not pipes.out:
             if pipes.ended:
                 return b""
@@ -273,10 +282,10 @@ class Child:
                 continue
             began = loop.time()
             try:
-                await asyncio.wait_for(pipes.changed.wait(), max(0.0, left))
+                await asyncio.wait_for(pipes.changed.wait(), max(0.0, self._linger))
             except TimeoutError:
                 pipes.end()
-            left -= loop.time() - began
+            self._linger -= loop.time() - began
         return pipes.take()
 
     async def send(self, line: bytes, *, end: bytes = b"\n") -> None:
