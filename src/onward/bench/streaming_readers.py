@@ -6,6 +6,7 @@ byte is gone through, and an event that is missing, repeated or out of order end
 
 from __future__ import annotations
 
+import contextlib
 import re
 import selectors
 import socket
@@ -116,6 +117,13 @@ class Readers:
         self._came[number] = came[came.rfind(b"event: event\n") :]
 
     def close(self) -> None:
-        """Go away."""
+        """Go away, and wait until the server has noticed."""
         for connection in self._sockets:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_WR)
+        for connection in self._sockets:
+            connection.settimeout(PATIENCE)
+            with contextlib.suppress(OSError):
+                while connection.recv(_CHUNK):
+                    pass
             connection.close()

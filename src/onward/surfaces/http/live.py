@@ -5,7 +5,7 @@ while it is written; and the fact that the session went on elsewhere. ``GET /v1/
 changed. A browser that is cut off comes again by itself and says where it stood (``Last-Event-ID``); nothing is lost or
 repeated. ``hints`` is the same for pages, which fetch what they show: that there is something, not what.
 
-``docs/api.md`` tells clients what they get; how it is done is in ``live_hub`` and the modules beside it.
+``docs/live.md`` tells clients what they get; how it is done is in ``live_hub`` and the modules beside it.
 """
 
 from __future__ import annotations

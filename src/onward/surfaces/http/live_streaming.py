@@ -48,7 +48,7 @@ class Stream(Response):
             await send(_body(b"" if head else frames.OPENING, more=not head))
             if head:
                 return
-            leaving = asyncio.ensure_future(self._leave(receive, subscriber))
+            leaving = asyncio.ensure_future(_leave(receive, subscriber))
             try:
                 whole = await self._send_on(subscriber, view, send)
             except asyncio.CancelledError:
@@ -91,12 +91,13 @@ class Stream(Response):
             subscriber.heard_at = loop.time()
             live.again(subscriber)
 
-    async def _leave(self, receive: Receive, subscriber: Subscriber) -> None:
-        """Notice that the reader has gone."""
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        subscriber.ending = subscriber.ending or GONE
-        self._live.again(subscriber)
+
+async def _leave(receive: Receive, subscriber: Subscriber) -> None:
+    """Notice that the reader has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    subscriber.ending = subscriber.ending or GONE
+    subscriber.turn.set()  # it will send nothing, so it need not wait for those who do
 
 
 def _body(data: bytes, *, more: bool = True) -> Message:

@@ -13,8 +13,10 @@ from typing import Final
 
 AT_ONCE: Final = 16
 """Turns in a round at most."""
+FEWEST: Final = 3
+"""Turns in a round at least: those who follow must come to an end even where everything takes long."""
 ROUND_SECONDS: Final = 0.001
-"""What a round may take. On a busy machine one send can; then a round has one turn."""
+"""What a round should take. Where it takes longer, there are fewer turns in it."""
 
 
 class Subscriber:
@@ -66,7 +68,7 @@ class Turns:
         # Since the last round the loop did what that let happen, and everything else once.
         took, self._begun = loop.time() - self._begun, loop.time()
         if took > 2 * ROUND_SECONDS:
-            self._at_once = max(1, self._at_once // 2)
+            self._at_once = max(FEWEST, self._at_once // 2)
         elif took < ROUND_SECONDS:
             self._at_once = min(self._most, self._at_once + 1)
         for _ in range(min(self._at_once, len(self._waiting))):
