@@ -208,3 +208,17 @@ def test_the_scope_of_a_route_is_enough_for_it(route: Route) -> None:
     again = world.try_it(route, world.fitting(route), secret=world.token("admin"))
     assert again.status_code not in (401, 403)
     assert again.status_code in {route.status, *route.also, *openapi.codes(route)}
+
+
+@pytest.mark.parametrize("route", [route for route in ROUTES if route.leads], ids=named)
+def test_what_an_answer_leads_to_is_there(route: Route) -> None:
+    by_name = {one.name: one for one in ROUTES}
+    for name, pointer in route.leads.items():
+        world = World()
+        answer = world.try_it(route, world.fitting(route)).json()
+        following = by_name[name]
+        place = re.findall(r"\{(\w+)\}", following.path)[0]
+        response = world.try_it(
+            following, world.path(following, **{place: answer[pointer.removeprefix("/")]})
+        )
+        assert response.status_code in {following.status, *following.also, 409}, response.text

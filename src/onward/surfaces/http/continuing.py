@@ -219,6 +219,7 @@ ROUTES: Final = (
         also={200: "It was made before, under this key.", 202: "It waits for a person to accept it."},
         errors=(*REFUSED, errors.ContinuationDeclined, errors.MissingExtra),
         keyed=True,
+        leads={"sessions.show": "/successor", "manifests.show": "/manifest", "runs.cancel": "/run"},
         example=EXAMPLE,
     ),
     Route(

@@ -68,6 +68,7 @@ ROUTES: Final = (
         answer=shapes.SessionShape,
         status=201,
         errors=(EventNotFound,),
+        leads={"sessions.say": "/id", "lineages.lineage": "/id"},
         example={"seq": 1, "title": "Another way"},
     ),
     Route(

@@ -2,8 +2,8 @@
 
 Bounds come from the types, descriptions from their docstrings, statuses and codes from what a route says can be refused.
 So it cannot say something that the server does not do, except about what can be refused; that is what the tests ask it,
-every route with whatever its description allows. ``python -m onward.surfaces.http.openapi`` writes it, and with ``routes`` the
-tables of ``docs/api.md``.
+every route with whatever its description allows. ``python -m onward.surfaces.http.openapi`` writes it, and with ``routes``
+the tables of ``docs/api.md``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -52,11 +52,15 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
     refs, components = msgspec.json.schema_components(types, ref_template=_REF + "{name}")
     named = dict(zip(types, refs, strict=True))
     described = _described(types, components)
+    by_name = {route.name: route for route in routes}
     paths: dict[str, dict[str, Any]] = {}
     refusals: dict[str, Any] = {}
     etag = {"description": "Another one for another answer.", "schema": {"type": "string"}}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, named, described, refusals)
+        for status in map(str, (route.status, *route.also) if route.leads else ()):
+            made = paths[route.path][route.method.lower()]["responses"][status]
+            made["links"] = _links(route, by_name)
     made = {
         "openapi": "3.1.0",
         "info": {
@@ -260,6 +264,18 @@ def _responses(route: Route, named: dict[Any, Any], refusals: dict[str, Any]) ->
         refusals[name] = {"description": _STATUS[status], "content": {JSON: {"schema": schema}}}
         made[str(status)] = {"$ref": f"#/components/responses/{name}"}
     return dict(sorted(made.items()))
+
+
+def _links(route: Route, by_name: Mapping[str, Route]) -> dict[str, Any]:
+    return {
+        name: {
+            "operationId": name,
+            "description": by_name[name].does,
+            "parameters": {_placeholders(by_name[name].path)[0]: f"$response.body#{pointer}"},
+        }
+        for name, pointer in route.leads.items()
+        if name in by_name
+    }
 
 
 def _content(route: Route, named: dict[Any, Any]) -> dict[str, Any]:

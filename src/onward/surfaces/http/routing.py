@@ -116,6 +116,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """What can be refused here besides what follows from the rest of the route."""
     tag: Literal["strong", "weak"] | None = None
     """Its answers carry an entity tag, and one that the caller has already is not sent again (304)."""
+    leads: dict[str, str] = {}
+    """What can be done next: the name of a route, and where in the answer that stands which it takes (a JSON pointer)."""
     keyed: bool = False
     """It takes an ``Idempotency-Key``: repeated under the same key, it is done once."""
     example: Any = None

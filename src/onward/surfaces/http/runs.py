@@ -94,6 +94,7 @@ ROUTES: Final = (
         handler=cancel,
         answer=shapes.RunShape,
         errors=(errors.Conflict,),
+        leads={"runs.retry": "/id", "sessions.say": "/session", "continuing.make": "/session"},
     ),
     Route(
         method="POST",

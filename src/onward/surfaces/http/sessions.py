@@ -204,6 +204,12 @@ ROUTES: Final = (
         answer=shapes.SessionShape,
         status=201,
         errors=(errors.WorkspaceNotFound, errors.MachineNotFound, errors.Conflict),
+        leads={
+            "sessions.say": "/id",
+            "sessions.events": "/id",
+            "states.plan": "/id",
+            "sessions.archive": "/id",
+        },
         example={"title": "Fix the parser", "workspace": "/home/me/parser"},
     ),
     Route(
@@ -267,6 +273,14 @@ ROUTES: Final = (
             errors.Conflict,
         ),
         keyed=True,
+        leads={
+            "runs.show": "/id",
+            "runs.cancel": "/id",
+            "sessions.events": "/session",
+            "continuing.make": "/session",
+            "drafting.draft": "/session",
+            "lineages.fork": "/session",
+        },
         example={"text": "What fails?"},
     ),
 )
