@@ -5,16 +5,15 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-import psutil
 import pytest
-from tests.engines.real.through import KINDS, events, killing, openings, place
+from tests.engines.real.through import KINDS, began, bodies, events, killing, openings, place
 from tests.service.conversations import COMMAND
 
 from onward.core.bodies import Message, SessionChange, ToolCall, ToolResult
 from onward.core.brief import PREAMBLE
 from onward.core.codec import body_of
 from onward.core.records import Run
-from onward.engines.contract import Signal, ToolCalled
+from onward.engines.contract import Signal, TextDelta, ToolCalled
 from onward.store.memory import MemoryStore
 from onward.testing.stub_models import Reply, Request, StubModels, heard
 from onward.testing.stub_models import reply_by_directives as directed
@@ -115,24 +114,18 @@ def test_killed_in_the_middle_of_a_tool_the_log_holds_what_it_did_and_the_next_t
             Reply(text="Still here."),
         ]
 
-        def itself() -> list[psutil.Process]:
-            return [process for process in psutil.Process().children() if ours(process)]
-
-        def ours(process: psutil.Process) -> bool:
-            return bool(process.environ().get("HOME") == here.home.env["HOME"])
-
         called = threading.Event()
 
         def hear(_: Run, said: Signal) -> None:
             if isinstance(said, ToolCalled):
                 called.set()
 
-        with killing(pipe, itself, called) as killed:
+        with began(pipe) as begun, killing(here.itself, begun, called) as killed:
             cut = here.say(session, f"{SECRET} Begin.", listener=hear)
         assert len(killed) == 1
         assert cut.state == "failed"
         assert here.left() == [], "neither it nor its tool runs on"
-        found = [body_of(event) for event in events(here.log, session)]
+        found = bodies(here.log, session)
         assert "I begin." in [body.text for body in found if isinstance(body, Message)]
         (call,) = [body for body in found if isinstance(body, ToolCall)]
         (closed,) = [body for body in found if isinstance(body, ToolResult)]
@@ -145,6 +138,39 @@ def test_killed_in_the_middle_of_a_tool_the_log_holds_what_it_did_and_the_next_t
         (brief,) = here.briefed()
         assert brief.index(SECRET) < brief.index("I begin.") < brief.rindex("Are you there?")
         assert here.left() == []
+
+
+@pytest.mark.requirement("L1", "O2")
+@pytest.mark.parametrize("name", ["claude-code", "codex", "gemini", "pi"])
+def test_killed_in_the_middle_of_a_sentence_the_log_holds_what_was_shown_of_it(
+    name: str, tmp_path: Path, store: MemoryStore
+) -> None:
+    gate, shown = threading.Event(), threading.Event()
+    script = [Reply(text="One two three four five.", gate=gate), Reply(text="Still here.")]
+
+    def hear(_: Run, said: Signal) -> None:
+        if isinstance(said, TextDelta):
+            shown.set()
+
+    with StubModels(lambda _: script.pop(0)) as stub:
+        here = place(name, tmp_path, stub, store)
+        session = here.start()
+        with killing(here.itself, shown) as killed:
+            cut = here.say(session, f"{SECRET} Count.", listener=hear)
+        gate.set()
+        assert len(killed) == 1
+        assert cut.state == "failed"
+        assert here.left() == []
+        (said,) = [b for b in bodies(here.log, session) if isinstance(b, Message) and b.role == "assistant"]
+        assert said.interrupted
+        assert said.text
+        assert "One two three four five.".startswith(said.text)
+        assert said.text != "One two three four five."
+
+        after = here.say(session, "Are you there?")
+        assert (after.state, after.opening, after.reply) == ("completed", "seeded", "Still here.")
+        (brief,) = here.briefed()
+        assert brief.index(SECRET) < brief.index(said.text) < brief.rindex("Are you there?")
 
 
 @pytest.mark.requirement("C1", "C2", "O2")

@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.engines.real.through import PATIENCE, Place, bodies, killing, openings, place
+from tests.engines.real.through import PATIENCE, Place, began, bodies, killing, openings, place
 
 from onward.core.bodies import Approval, Message, SessionChange, ToolCall, ToolResult
 from onward.core.brief import PREAMBLE
@@ -99,7 +99,7 @@ def test_where_the_command_itself_is_killed_in_the_middle_of_a_tool_the_run_is_i
             return []
 
         words = ("run", session, f"{SECRET} Begin.", "--engine", name, *here.settings(), *FREELY)
-        with killing(pipe, told) as killed:
+        with began(pipe) as begun, killing(told, begun) as killed:
             command = desk.start(*words, json=False)
         desk.ended(command)
         assert killed == [command.pid]
@@ -192,10 +192,7 @@ def test_a_person_elsewhere_allows_a_command_or_does_not(
         here = place(name, tmp_path / "a", stub, desk.log.platform.store)
         session = desk.session(here)
         touched = tmp_path / "touched"
-        tool, given = here.shell(f"touch {touched}")
-        if name == "codex":
-            given |= {"sandbox_permissions": "require_escalated", "justification": "It is outside."}
-        text = f"[[call {tool} {json.dumps(given)}]] [[say Done.]]"
+        text = f"{here.call(f'touch {touched}', outside=True)} [[say Done.]]"
         waits = desk.start("run", session, text, "--engine", name, *here.settings(), "--ask", "60")
         asked: list[Any] = []
         until = time.monotonic() + PATIENCE

@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.concurrency.servers import ROOT, TERM, Running, Site
-from tests.engines.real.through import FREE, PATIENCE, Place, marked, place
+from tests.concurrency.servers import KILL, ROOT, TERM, Running, Site
+from tests.engines.real.through import FREE, PATIENCE, Place, began, marked, place
+from tests.service.conversations import COMMAND
 
 import onward
 from onward.library import Onward
 from onward.service import machines
 from onward.store.contract import Batch
-from onward.testing.stub_models import StubModels
+from onward.testing.stub_models import Reply, Request, StubModels, heard
 
 SECRET = "The codeword is walrus."
 
@@ -178,3 +179,86 @@ def test_a_process_that_nobody_talks_to_sleeps_says_so_once_and_wakes_with_the_n
         assert any(SECRET in text for text in stub.asked())
         assert len(slept(site.follow(session, lambda seen: len(slept(seen)) == 2))) == 2
         assert here.left() == []
+
+
+@pytest.mark.parametrize("name", ["claude-code", "codex"])
+def test_a_person_at_the_store_allows_what_an_engine_asks_on_another_machine(
+    name: str, tmp_path: Path, site: Site, log: Onward
+) -> None:
+    with StubModels() as stub:
+        here = place(name, tmp_path / "a", stub, log.platform.store)
+        site.serve()
+        runner(site, here, "tower", "--workspace", str(here.home.workdir))
+        session = site.session(workspace=str(here.home.workdir), machine="tower", engine=name)
+        touched = tmp_path / "touched"
+        call = here.call(f"touch {touched}", outside=True)
+        run = site.say(session, f"{call} [[say Done.]]", ask=PATIENCE)
+        site.follow(session, lambda seen: any(event["kind"] == "approval" for event in seen))
+        (asked,) = command(site, "approvals", "--json")["permissions"]
+        assert (asked["run"], asked["state"]) == (run, "requested")
+        assert not touched.exists()
+        command(site, "approve", asked["id"])
+        events = site.ended(session, run)
+        assert [e["body"]["state"] for e in events if e["kind"] == "approval"] == ["requested", "granted"]
+        assert [e["body"].get("status", "ok") for e in events if e["kind"] == "tool_result"] == ["ok"]
+        assert [e["body"]["text"] for e in events if e["actor"] == "agent" and e["kind"] == "message"] == [
+            "Done."
+        ]
+        assert touched.exists()
+
+
+@pytest.mark.requirement("C1", "C2", "O2")
+@pytest.mark.parametrize("name", ["claude-code", "codex"])
+def test_an_agent_on_another_machine_continues_and_its_successor_answers_there(
+    name: str, tmp_path: Path, site: Site, log: Onward
+) -> None:
+    asked = "Please write the release notes."
+
+    def answer(request: Request) -> Reply:
+        told = heard(request)
+        if any("<session_continuation>" in one.text for one in told):
+            return Reply(text="Answered elsewhere.")
+        if any(one.who == "tool" for one in told):
+            return Reply(text="must not be said")
+        return Reply(calls=((here.kind.ours.format("continue_session"), COMMAND),))
+
+    with StubModels(answer) as stub:
+        here = place(name, tmp_path / "a", stub, log.platform.store)
+        site.serve()
+        runner(site, here, "tower", "--workspace", str(here.home.workdir))
+        session = site.session(workspace=str(here.home.workdir), machine="tower", engine=name)
+        run = site.say(session, asked, **FREE)
+        events = site.ended(session, run)
+        (successor,) = [e["body"]["other"] for e in events if e["body"].get("change") == "continued"]
+        (answering,) = log.platform.store.runs(successor)
+        there = site.ended(successor, answering.id)
+        assert outcomes(there) == ["seeded"]
+        assert [e["body"]["text"] for e in there if e["actor"] == "agent"] == ["Answered elsewhere."]
+        assert site.ask("GET", f"runs/{answering.id}")["machine"] == "tower"
+        (told,) = [one.text for one in stub.heard() if asked in one.text]
+        assert told.count("<session_continuation>") == 1
+        assert told.index("<session_continuation>") < told.rindex(asked)
+        assert "must not be said" not in str([*events, *there]), "the turn that continued was over"
+        assert log.verify().ok
+
+
+@pytest.mark.requirement("L6")
+def test_a_server_that_was_killed_in_the_middle_of_a_tool_ends_what_it_left_when_it_starts_again(
+    tmp_path: Path, site: Site, log: Onward
+) -> None:
+    pipe = tmp_path / "began"
+    with StubModels() as stub, began(pipe) as begun:
+        here = place("claude-code", tmp_path / "a", stub, log.platform.store)
+        words = ("--engine", "claude-code", *here.settings(prefix="claude-code."))
+        served = site.serve(*words)
+        cut = site.session(engine="claude-code", workspace=str(here.home.workdir))
+        site.say(cut, here.call(f"echo begun > {pipe}; sleep 62"), **FREE)
+        site.follow(cut, lambda seen: any(event["kind"] == "tool_call" for event in seen))
+        assert begun.wait(PATIENCE)
+        served.tell(KILL)
+        served.wait()
+        assert any("sleep 62" in line for line in here.left())
+        site.serve(*words)
+        other = site.session(engine="claude-code", workspace=str(here.home.workdir))
+        site.ended(other, site.say(other, "[[say Here.]]", **FREE))
+        assert not any("sleep 62" in line for line in here.left())

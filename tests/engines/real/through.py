@@ -55,12 +55,20 @@ class Kind:
     """What it calls a tool of ours."""
     more: dict[str, Any] = field(default_factory=dict)
     """What else its tool is given."""
+    outside: dict[str, Any] = field(default_factory=dict)
+    """What its tool is given besides so that a person has to be asked."""
     options: dict[str, Any] = field(default_factory=dict)
 
 
 KINDS: Final = {
     "claude-code": Kind(home=claude_home, shell="Bash", more={"description": "x"}),
-    "codex": Kind(home=codex_home, shell="exec_command", command="cmd", more={"yield_time_ms": 30_000}),
+    "codex": Kind(
+        home=codex_home,
+        shell="exec_command",
+        command="cmd",
+        more={"yield_time_ms": 30_000},
+        outside={"sandbox_permissions": "require_escalated", "justification": "It is outside."},
+    ),
     "opencode": Kind(home=opencode_home, shell="bash", ours="onward_{}", more={"description": "x"}),
     "gemini": Kind(
         home=gemini_home, shell="run_shell_command", ours="mcp_onward_{}", more={"description": "x"}
@@ -108,13 +116,14 @@ class Place:
         given = {"engine": self.engine(), "continuation_opts": FREE, **more}
         return self.log.run(session, text, **given)
 
-    def shell(self, command: str) -> tuple[str, dict[str, Any]]:
-        """The call of its own tool that runs a command."""
-        return self.kind.shell, {self.kind.command: command, **self.kind.more}
+    def shell(self, command: str, *, outside: bool = False) -> tuple[str, dict[str, Any]]:
+        """The call of its own tool that runs a command; ``outside`` of what it may do without asking."""
+        more = self.kind.more | (self.kind.outside if outside else {})
+        return self.kind.shell, {self.kind.command: command, **more}
 
-    def call(self, command: str) -> str:
+    def call(self, command: str, *, outside: bool = False) -> str:
         """The directive that makes the model run a command."""
-        name, given = self.shell(command)
+        name, given = self.shell(command, outside=outside)
         return f"[[call {name} {json.dumps(given)}]]"
 
     def aged(self) -> None:
@@ -135,6 +144,11 @@ class Place:
     def briefed(self) -> list[str]:
         """The texts of the newest request, whoever said them, that hold a reconstruction."""
         return [one.text for one in self.stub.heard() if PREAMBLE in one.text]
+
+    def itself(self) -> list[psutil.Process]:
+        """The program, where its engine runs in this process."""
+        mine = os.getpid()
+        return [process for process in marked(self.home) if process.ppid() == mine]
 
     def left(self) -> list[str]:
         """What still runs of what was started in this home."""
@@ -182,19 +196,34 @@ def openings(log: Onward, session: str) -> list[OpeningFacts]:
 
 
 @contextmanager
-def killing(
-    pipe: Path, victims: Callable[[], list[psutil.Process]], told: threading.Event | None = None
-) -> Iterator[list[int]]:
-    """Kill these processes at once when a tool has written into the pipe; give their pids, once they are.
-
-    With ``told``, not before that is set either: an engine may say what it does after it began to do it.
-    """
+def began(pipe: Path) -> Iterator[threading.Event]:
+    """Make a pipe, and give what is set once a tool has written into it."""
     os.mkfifo(pipe)
     opened = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    written, over = threading.Event(), os.pipe()
+
+    def wait() -> None:
+        if opened in select.select([opened, over[0]], [], [], PATIENCE)[0]:
+            written.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    try:
+        yield written
+    finally:
+        os.close(over[1])
+        thread.join()
+        os.close(over[0])
+        os.close(opened)
+
+
+@contextmanager
+def killing(victims: Callable[[], list[psutil.Process]], *after: threading.Event) -> Iterator[list[int]]:
+    """Kill these processes as soon as all of this has happened; give their pids, once they are."""
     killed: list[int] = []
 
     def kill() -> None:
-        if select.select([opened], [], [], PATIENCE)[0] and (told is None or told.wait(PATIENCE)):
+        if all(event.wait(PATIENCE) for event in after):
             for process in victims():
                 os.kill(process.pid, signal.SIGKILL)
                 killed.append(process.pid)
@@ -205,4 +234,3 @@ def killing(
         yield killed
     finally:
         thread.join()
-        os.close(opened)
