@@ -218,8 +218,8 @@ def test_writing_in_a_continued_session_offers_to_go_there_or_to_branch_and_the_
     assert "It is not sent yet." in page
     assert visitor.platform.session(made.successor).head_seq == head
     assert len(visitor.platform.store.unfinished(made.successor)) == 1  # the first run, and no message
-    for _ in range(2):
-        branched = visitor.post(f"/sessions/{session.id}/instead", given | {"how": "branch"})
+    visitor.post(f"/sessions/{session.id}/instead", given | {"how": "branch"})
+    branched = visitor.post(f"/sessions/{session.id}/instead", given | {"how": "branch"})
     name = branched.headers["location"].partition("?")[0].rpartition("/")[2]
     branches = [link for link in visitor.platform.store.links(session.id) if link.type == "fork"]
     assert [link.to_session for link in branches] == [name]
@@ -452,7 +452,7 @@ def test_how_much_waits_is_told_without_reading_logs_that_were_looked_through(vi
         read.append(name)
         return genuine(name, **more)
 
-    store.events = watched  # type: ignore[method-assign]
+    store.events = watched  # type: ignore[assignment, method-assign]
     try:
         assert visitor.page("/approvals/count").strip() == ""
         assert read == []

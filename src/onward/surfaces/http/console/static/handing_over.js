@@ -95,6 +95,29 @@
     if (focused) into?.focus();
   }
 
+  // What waits for a person, as soon as it does, and until it does not any more.
+  const asks = () => [...timeline.querySelectorAll('[data-kind="approval"]')].map((one) => one.id).join(" ");
+  let known = asks();
+  document.addEventListener("onward:grown", async () => {
+    const now = asks();
+    const waits = document.getElementById("waits");
+    if (now === known || !waits) return;
+    known = now;
+    if (waits.contains(document.activeElement)) return; // somebody is answering
+    const answer = await fetch(location.pathname, { headers: { "HX-Request": "true" } }).catch(() => null);
+    if (!answer?.ok) return;
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const there = page.getElementById("waits");
+    if (!there || waits.contains(document.activeElement)) return;
+    const follow = atEnd();
+    waits.replaceChildren(...[...there.childNodes].map((node) => document.importNode(node, true)));
+    if (follow) scrollTo(0, document.documentElement.scrollHeight);
+    const count = waits.querySelectorAll(".asked-card").length;
+    if (count) globalThis.onward?.tell(count === 1 ? "Something waits for your answer" : `${count} things wait for your answer`);
+    const badge = document.querySelector('[hx-get="/approvals/count"]');
+    if (badge) globalThis.htmx?.ajax?.("GET", "/approvals/count", { target: badge, swap: "innerHTML" });
+  });
+
   // Menus of events close when something else is done.
   document.addEventListener("click", (event) => {
     for (const menu of document.querySelectorAll("details.event-menu[open]")) {
