@@ -24,6 +24,7 @@ from onward.surfaces.http.awaited import Awaited
 from onward.surfaces.http.carried import Carried
 from onward.surfaces.http.live_hub import Live
 from onward.surfaces.http.measuring import Meters
+from onward.surfaces.http.oidc import SignIn
 from onward.surfaces.http.signing_in import Doors
 
 _REMEMBERED: Final = 100
@@ -56,6 +57,10 @@ class House:
         """Where people were asked for something."""
         self.carried = Carried(platform.clock)
         """What people have written and not sent, on its way from one page to another."""
+        self.outside = ""
+        """The address under which people reach this server, where it is known."""
+        self.oidc: SignIn | None = None
+        """How people sign in with a provider, where they can."""
         self.live = Live(self._own, self.hints, self.closing, self.holds)
         """Those who follow sessions as they go on."""
         self.meters = Meters()

@@ -1,8 +1,9 @@
 """Serving: the server as a process, with the runner of this machine in it.
 
 It listens on loopback unless it is told otherwise, and elsewhere only when the store has a token that lets somebody in: a
-server that nobody can use is a mistake, and one that anybody can use would be a worse one. On loopback without any token,
-one is made for this start and shown once; it is nowhere else, and gone when the process is.
+server that nobody can use is a mistake, and one that anybody can use would be a worse one. An OpenID provider (``oidc``) is
+a way in too, where browsers come over https. On loopback without any token, one is made for this start and shown once; it is
+nowhere else, and gone when the process is.
 
 Told to stop (SIGTERM, SIGINT), it takes no new run, finishes those that are being executed within ``grace`` seconds, and
 answers all the while; told again, it stops at once.
@@ -20,6 +21,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import uvicorn
 
@@ -33,6 +35,7 @@ from onward.runner.serving import AT_ONCE, IDLE_SECONDS, LocalOffice, Runner
 from onward.service import running, tokens
 from onward.service.machines import Slept
 from onward.service.platform import Platform
+from onward.surfaces.http import oidc
 from onward.surfaces.http.app import RATE, application
 from onward.surfaces.http.house import House
 from onward.surfaces.http.signing_in import is_browser
@@ -67,6 +70,8 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 0,
     names: Sequence[str] = (),
+    outside: str | None = None,
+    provider: Mapping[str, Any] | None = None,
     engines: Mapping[str, Engine] | None = None,
     idle: float = IDLE_SECONDS,
     at_once: int = AT_ONCE,
@@ -79,27 +84,40 @@ def serve(
 
     On loopback ``inviting`` gets a link, right before: it signs in one browser, once (``signing_in``).
 
-    ``engines`` are those that this machine executes runs with; without any, it only serves. Raises InvalidInput for a place
-    that is not loopback while there is no token, OSError for one that cannot be listened at.
+    ``engines`` are those that this machine executes runs with; without any, it only serves. ``outside`` is the address
+    under which people reach the server, if that is another; ``provider`` is what ``oidc.settings`` takes. Raises
+    InvalidInput for a place that is not loopback while there is no way in, OSError for one that cannot be listened at.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
     _allow_many_connections()
     house = House(platform) if lease is None else House(platform, lease=lease)
     usable = _usable_tokens(platform)
     secret = None
-    if not is_loopback(host) and not usable:
+    house.outside = "" if outside is None else oidc.checked_address(outside)
+    chosen = None if provider is None else oidc.settings(**provider)
+    if chosen is not None and not is_loopback(host) and not house.outside.startswith("https://"):
+        raise InvalidInput(
+            what=f"the address {host} with --oidc-issuer",
+            why="whoever is signed in would send their cookie in the open: put a proxy that ends TLS in front, and say "
+            "under which https:// address people reach it with --url",
+        )
+    if not is_loopback(host) and not usable and chosen is None:
         raise InvalidInput(
             what=f"the address {host}",
             why="other machines could reach it, and there is no token that lets anybody in: make one with `onward tokens "
             "create`, or serve at 127.0.0.1",
         )
-    if not usable:
+    if not usable and is_loopback(host):
         secret = tokens.secret(platform)
         house.admit(_passing(platform, secret))
     with contextlib.closing(_listening(host, port)) as listener:
         bound = listener.getsockname()
         shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
-        app = application(house, names=(host, *names), rate=rate)
+        url = f"http://{shown}:{bound[1]}"
+        own = urlsplit(house.outside).hostname
+        if chosen is not None:
+            house.oidc = oidc.SignIn(chosen, address=house.outside or url, clock=platform.clock)
+        app = application(house, names=(host, *names, *([own] if own else [])), rate=rate)
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -113,11 +131,10 @@ def serve(
         )
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
         runner = _runner(house, engines, idle, at_once, say) if engines else None
-        url = f"http://{shown}:{bound[1]}"
 
         def greet() -> None:
             if is_loopback(host):
-                inviting(f"{url}/login?code={house.doors.link(platform.account_id)}")
+                inviting(f"{house.outside or url}/login?code={house.doors.link(platform.account_id)}")
             ready(url, secret)
 
         asyncio.run(

@@ -4,6 +4,7 @@ Whoever starts the server is given a link with a code that works once, within an
 browser, which may read and write and nothing more; the browser keeps its secret in a cookie that no script can read and that
 no other site's page makes it send. It is a token like any other: listed, revoked and expiring with them, and as good after
 the server was started again. Whoever has a token already can sign in with that one instead; then the cookie is that token.
+Where the server has an OpenID provider (``oidc``), a browser that comes back from it gets such a token too.
 
 Forms carry a second secret, derived from the first, because a cookie alone says who asks and not that they meant to. The API
 takes no cookie, so a page that somebody is tricked into cannot speak to it at all.
@@ -36,8 +37,10 @@ LINK_SECONDS: Final = 3600
 BROWSER_DAYS: Final = 30
 """How long a browser that followed a link stays signed in."""
 BROWSER: Final = "a browser"
-"""The name of the tokens that links make."""
+"""The name of the tokens that links make; what a provider makes adds of whom."""
+_OF: Final = f"{BROWSER} of "
 SCOPES: Final = ("read", "write")
+OWNER_SCOPES: Final = ("read", "write", "admin")
 _MOST_LINKS: Final = 100
 
 
@@ -77,15 +80,23 @@ class Doors:
         return account_id
 
 
-def cookie_name(request: Request) -> str:
-    """Return the name of the cookie. Cookies do not tell ports apart, and one machine may have several servers."""
+def is_secure(house: House, request: Request) -> bool:
+    """Whether browsers reach this server over https, whatever the proxy in front of it speaks to us."""
+    return house.outside.startswith("https://") or request.url.scheme == "https"
+
+
+def cookie_name(house: House, request: Request) -> str:
+    """Return the name of the cookie. Cookies do not tell ports apart, and one machine may have several servers.
+
+    Over https the name makes browsers refuse one that a neighbouring host, or somebody on the wire, would set.
+    """
     server = request.scope.get("server")
-    return f"onward_{server[1] if server else 80}"
+    return f"{'__Host-' if is_secure(house, request) else ''}onward_{server[1] if server else 80}"
 
 
 def signed(house: House, request: Request) -> Signed | None:
     """Return who a browser is signed in as, None where it is not or not any more."""
-    secret = request.cookies.get(cookie_name(request), "")
+    secret = request.cookies.get(cookie_name(house, request), "")
     if not secret:
         return None
     try:
@@ -113,6 +124,18 @@ def by_link(house: House, code: str) -> str:
     return secret
 
 
+def by_provider(house: House, account_id: str, who: str, *, seconds: float) -> str:
+    """Return the secret for a browser of somebody whom a provider vouches for; it lasts so many seconds.
+
+    In an account of their own they may do everything, tokens for their runners and programs included.
+    """
+    platform = house.platform_of(account_id)
+    scopes = SCOPES if account_id == house.platform.account_id else OWNER_SCOPES
+    name = f"{_OF}{who}"[: tokens.NAME_LIMIT]
+    _, secret = tokens.create(platform, name, scopes, lifetime=seconds)
+    return secret
+
+
 def by_token(house: House, secret: str) -> str:
     """Return the secret for a browser whose person has a token. Raises Unauthorized, Forbidden."""
     token = house.token(secret.strip())
@@ -122,29 +145,39 @@ def by_token(house: House, secret: str) -> str:
 
 
 def sign_out(house: House, found: Signed) -> None:
-    """Sign a browser out: a token that a link made for it is of no use to anybody else, so it is revoked."""
+    """Sign a browser out: a token that was made for it is of no use to anybody else, so it is revoked."""
     if is_browser(found.token):
         tokens.revoke(house.platform_of(found.token.account_id), found.token.id)
 
 
 def is_browser(token: Token) -> bool:
-    """Whether a token was made by a link, for one browser."""
-    return token.name == BROWSER and token.scopes == SCOPES
+    """Whether a token was made by a link or a provider, for one browser."""
+    return (token.name == BROWSER and token.scopes == SCOPES) or (
+        token.name.startswith(_OF) and token.scopes in (SCOPES, OWNER_SCOPES)
+    )
 
 
-def keep(request: Request, response: Response, secret: str) -> None:
-    """Give a browser its cookie."""
+def keep(
+    house: House, request: Request, response: Response, secret: str, *, seconds: int = BROWSER_DAYS * 86_400
+) -> None:
+    """Give a browser its cookie, for so many seconds."""
     response.set_cookie(
-        cookie_name(request),
+        cookie_name(house, request),
         secret,
-        max_age=BROWSER_DAYS * 86_400,
+        max_age=seconds,
         path="/",
-        secure=request.url.scheme == "https",
+        secure=is_secure(house, request),
         httponly=True,
         samesite="strict",
     )
 
 
-def drop(request: Request, response: Response) -> None:
+def drop(house: House, request: Request, response: Response) -> None:
     """Take the cookie away."""
-    response.delete_cookie(cookie_name(request), path="/", httponly=True, samesite="strict")
+    response.delete_cookie(
+        cookie_name(house, request),
+        path="/",
+        secure=is_secure(house, request),
+        httponly=True,
+        samesite="strict",
+    )

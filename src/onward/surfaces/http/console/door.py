@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
+from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from onward.errors import InvalidInput, OnwardError, Unauthorized
-from onward.surfaces.http import failing, signing_in
+from onward.surfaces.http import failing, oidc, signing_in
 from onward.surfaces.http.console import rendering
 from onward.surfaces.http.console.visiting import Page, Shown, Visit
 
@@ -23,20 +24,26 @@ def own_path(given: str) -> str:
     return given if plain and not parts.netloc and not parts.scheme and "\\" not in given else "/"
 
 
+def looks_ahead(request: Request) -> bool:
+    """Whether a page is fetched before anybody wants it, so that nothing may be used up."""
+    purpose = f"{request.headers.get('sec-purpose', '')} {request.headers.get('purpose', '')}"
+    return request.method == "HEAD" or "prefetch" in purpose or "prerender" in purpose
+
+
 def login(visit: Visit) -> Any:
     """Let a browser in by its link; without one, show where a token can be given."""
     code = visit.query.get("code", "")
     onward_to = own_path(visit.query.get("next", "/"))
-    fetched = f"{visit.request.headers.get('sec-purpose', '')} {visit.request.headers.get('purpose', '')}"
     if not code:
-        return _form(onward_to)
-    if visit.request.method == "HEAD" or "prefetch" in fetched or "prerender" in fetched:
+        return form(visit, onward_to)
+    if looks_ahead(visit.request):
         # Looked at ahead of time, by something that is not the person: the link stays good.
-        return _form(onward_to, "Open this link to sign in.")
+        return form(visit, onward_to, "Open this link to sign in.")
     try:
         secret = signing_in.by_link(visit.house, code)
     except Unauthorized:
-        return _form(
+        return form(
+            visit,
             onward_to,
             "This link was used before, or is too old. Start `onward serve` again for a new one.",
             401,
@@ -53,7 +60,7 @@ def login_by_token(visit: Visit) -> Any:
         told = "This token lets nobody in: it is not known, was revoked or has expired."
         if not isinstance(error, Unauthorized):
             told = str(error)
-        return _form(onward_to, told, failing.status_of(error))
+        return form(visit, onward_to, told, failing.status_of(error))
     return _let_in(visit, secret, onward_to)
 
 
@@ -62,7 +69,7 @@ def logout(visit: Visit) -> Response:
     if visit.signed is not None:
         signing_in.sign_out(visit.house, visit.signed)
     response = RedirectResponse("/login", 303)
-    signing_in.drop(visit.request, response)
+    signing_in.drop(visit.house, visit.request, response)
     return response
 
 
@@ -91,14 +98,23 @@ def static(visit: Visit) -> Any:
     return Response(found.body, media_type=found.media_type, headers={"cache-control": kept})
 
 
-def _form(onward_to: str, told: str = "", status: int = 200) -> Shown:
-    values = {"title": "Sign in", "told": told, "next": onward_to}
+def form(visit: Visit, onward_to: str, told: str = "", status: int = 200) -> Shown:
+    """Return the page to sign in on, with what went wrong before."""
+    sign_in = visit.house.oidc
+    values = {
+        "title": "Sign in",
+        "told": told,
+        "next": onward_to,
+        "provider": sign_in.name if sign_in is not None else None,
+        "begin": f"{oidc.BEGIN}?{urlencode({'next': onward_to})}",
+        "choose": False,
+    }
     return Shown(template="login.html", values=values, status=status)
 
 
 def _let_in(visit: Visit, secret: str, onward_to: str) -> Response:
     response = RedirectResponse(onward_to, 303)
-    signing_in.keep(visit.request, response, secret)
+    signing_in.keep(visit.house, visit.request, response, secret)
     return response
 
 

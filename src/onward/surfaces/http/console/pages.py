@@ -13,6 +13,7 @@ from onward.surfaces.http.console import (
     lineage,
     picking,
     places,
+    provider,
     ranges,
     runs,
     session,
@@ -21,6 +22,7 @@ from onward.surfaces.http.console.visiting import Page
 
 PAGES: Final[tuple[Page, ...]] = (
     *door.PAGES,
+    *provider.PAGES,
     *places.PAGES,
     *session.PAGES,
     *runs.PAGES,
