@@ -59,6 +59,10 @@ def test_of_several_successors_the_newest_is_current_and_the_others_are_told_to_
     assert f'href="/sessions/{new.successor}">Open continuation</a>' in page
     assert "“Second try”</a> is where it goes on now" in page
     assert "Open “Second try”" in page
+    assert "continued again later, in “Second try” : this is a branch by now." in parts(
+        visitor.page(f"/sessions/{old.successor}")
+    )
+    assert "continued again later" not in visitor.page(f"/sessions/{new.successor}")
 
 
 def test_the_card_says_which_sources_stayed_links(visitor: Visitor) -> None:

@@ -60,6 +60,8 @@ class Banner(View, frozen=True, kw_only=True):
     reason: str
     when: When | None
     manifest: str | None
+    newer: Other | None
+    """Where the source was continued again later, so that this one is a branch by now."""
     failed: about.RunView | None
     """The run with which nothing was answered yet."""
 
@@ -156,6 +158,11 @@ def banner(platform: Platform, session: Session) -> Banner | None:
         return None
     source = other_of(platform, link.from_session)
     seq = link.seq if link.type == "fork" else None
+    ahead = (
+        sessions.continuations(platform, link.from_session)
+        if link.type == "continuation" and source.href
+        else []
+    )
     if link.type == "continuation" and source.href is not None:
         seq = _left_at(platform, link)
     back = f"{source.href}?at={seq}#e{seq}" if source.href and seq else source.href
@@ -168,6 +175,7 @@ def banner(platform: Platform, session: Session) -> Banner | None:
         when=words.when(link.created_at, platform.clock()),
         # A manifest is read through the session that it came from.
         manifest=f"/manifests/{link.manifest_id}" if link.manifest_id and source.href else None,
+        newer=other_of(platform, ahead[-1].to_session) if ahead and ahead[-1].id != link.id else None,
         failed=_failed(platform, session) if link.type == "continuation" else None,
     )
 
