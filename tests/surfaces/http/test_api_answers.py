@@ -10,7 +10,7 @@ from tests.surfaces.http.asking import Asked, code
 from tests.surfaces.http.seeded import PICTURE, Seeded
 
 from onward.core.bodies import Message
-from onward.service import running, sessions
+from onward.service import machines, running, sessions, workspaces
 from onward.service.platform import Platform
 from onward.store import open_store
 from onward.store.contract import Append, Batch
@@ -94,6 +94,7 @@ def test_head_says_what_get_would_and_sends_nothing(ask: Asked) -> None:
             assert head.headers[name] == get.headers[name]
     stream = ask("HEAD", f"/v1/sessions/{session}/events/stream")
     assert (stream.status_code, stream.headers["content-type"].partition(";")[0]) == (200, STREAM)
+    assert ask("HEAD", "/v1/sessions/ses_00000000000000000000000007/events/stream").status_code == 404
     assert code(ask("GET", "/v1/sessions", secret="")) == (401, "unauthorized")
     assert ask("HEAD", "/v1/sessions", secret="").status_code == 401
 
@@ -196,6 +197,25 @@ def test_no_answer_has_more_than_its_limit(ask: Asked) -> None:
     place = ask("GET", "/v1/workspaces").json()["workspaces"][0]["id"]
     assert len(ask("GET", "/v1/sessions", workspace=place).json()["sessions"]) == 5
     assert ask("GET", "/v1/sessions", workspace="/nowhere").json()["sessions"] == []
+
+
+@pytest.mark.parametrize("what", ["workspaces", "machines", "tokens"])
+def test_lists_are_answered_in_pages_that_make_the_whole(ask: Asked, what: str) -> None:
+    for number in range(5):
+        workspaces.ensure(ask.platform, f"/p{number}")
+        machines.register(ask.platform, f"m{number}", [])
+        ask.token("read")
+    every = [one["id"] for one in ask("GET", f"/v1/{what}").json()[what]]
+    assert len(every) >= 5
+    found, cursor = [], {}
+    while True:
+        page = ask("GET", f"/v1/{what}", limit=2, **cursor).json()
+        found += [one["id"] for one in page[what]]
+        if page["next"] is None:
+            break
+        cursor = {"cursor": page["next"]}
+    assert found == every
+    assert code(ask("GET", f"/v1/{what}", cursor="made up")) == (400, "invalid_input")
 
 
 def test_metrics_are_those_of_the_account(ask: Asked) -> None:

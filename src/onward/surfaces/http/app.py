@@ -121,9 +121,11 @@ class _Endpoint:
             # Nothing has to be waited for, so all of it is done in one go.
             return await in_thread(self._at_once, request, route)
         token = await in_thread(receiving.admitted, self._house, request, route)
-        if request.method == "HEAD" and route.media == STREAM:
-            return Response(media_type=STREAM)
         ask = self._ask(request, route, token)
+        if request.method == "HEAD" and route.media == STREAM:
+            if "session" in ask.path:
+                await in_thread(ask.platform.session, ask.path["session"])
+            return Response(media_type=STREAM)
         ask = msgspec.structs.replace(ask, body=await receiving.body(request, route))
         if not waits:
             return await in_thread(self._handled, request, route, ask)

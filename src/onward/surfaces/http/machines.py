@@ -9,7 +9,7 @@ import msgspec
 from onward import errors
 from onward.core.events import iso
 from onward.service import machines, workspaces
-from onward.surfaces.http import bounds, shapes
+from onward.surfaces.http import bounds, paging, shapes
 from onward.surfaces.http.routing import Ask, Route
 
 
@@ -17,12 +17,14 @@ class MachinesShape(shapes.Shape, frozen=True, kw_only=True):
     """The machines of an account."""
 
     machines: tuple[shapes.MachineShape, ...]
+    next: str | None
 
 
 class WorkspacesShape(shapes.Shape, frozen=True, kw_only=True):
     """The workspaces of an account."""
 
     workspaces: tuple[shapes.WorkspaceShape, ...]
+    next: str | None
 
 
 class Moving(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,8 +51,8 @@ class NotificationsShape(shapes.Shape, frozen=True, kw_only=True):
 
 def listed(ask: Ask) -> MachinesShape:
     """List machines."""
-    found = machines.listed(ask.platform)
-    return MachinesShape(machines=tuple(shapes.machine(m, ask.platform) for m in found))
+    found, cursor = paging.page(machines.listed(ask.platform), ask.query)
+    return MachinesShape(machines=tuple(shapes.machine(m, ask.platform) for m in found), next=cursor)
 
 
 def show(ask: Ask) -> shapes.MachineShape:
@@ -60,8 +62,8 @@ def show(ask: Ask) -> shapes.MachineShape:
 
 def places(ask: Ask) -> WorkspacesShape:
     """List workspaces."""
-    found = workspaces.listed(ask.platform)
-    return WorkspacesShape(workspaces=tuple(shapes.workspace(w, ask.platform) for w in found))
+    found, cursor = paging.page(workspaces.listed(ask.platform), ask.query)
+    return WorkspacesShape(workspaces=tuple(shapes.workspace(w, ask.platform) for w in found), next=cursor)
 
 
 def move(ask: Ask) -> shapes.WorkspaceShape:
@@ -86,6 +88,7 @@ ROUTES: Final = (
         does="List the machines that execute runs, with what they offer and whether anybody is there.",
         scope="read",
         handler=listed,
+        query=paging.Paged,
         answer=MachinesShape,
     ),
     Route(
@@ -102,6 +105,7 @@ ROUTES: Final = (
         does="List the workspaces, and which machine has each.",
         scope="read",
         handler=places,
+        query=paging.Paged,
         answer=WorkspacesShape,
     ),
     Route(

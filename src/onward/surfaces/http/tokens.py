@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from onward.service import tokens
-from onward.surfaces.http import bounds, shapes
+from onward.surfaces.http import bounds, paging, shapes
 from onward.surfaces.http.routing import Ask, Route
 
 
@@ -34,6 +34,7 @@ class TokensShape(shapes.Shape, frozen=True, kw_only=True):
     """The tokens of an account."""
 
     tokens: tuple[shapes.TokenShape, ...]
+    next: str | None
 
 
 def create(ask: Ask) -> CreatedShape:
@@ -45,7 +46,8 @@ def create(ask: Ask) -> CreatedShape:
 
 def listed(ask: Ask) -> TokensShape:
     """List tokens."""
-    return TokensShape(tokens=tuple(shapes.token(token) for token in tokens.listed(ask.platform)))
+    found, cursor = paging.page(tokens.listed(ask.platform), ask.query)
+    return TokensShape(tokens=tuple(shapes.token(token) for token in found), next=cursor)
 
 
 def revoke(ask: Ask) -> shapes.TokenShape:
@@ -71,6 +73,7 @@ ROUTES: Final = (
         does="List the tokens, revoked and expired ones included.",
         scope="admin",
         handler=listed,
+        query=paging.Paged,
         answer=TokensShape,
     ),
     Route(
