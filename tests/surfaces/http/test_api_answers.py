@@ -151,6 +151,17 @@ def test_what_is_wrong_with_a_body_is_named(ask: Asked, body: str, named: str) -
     assert named in response.json()["error"]["message"]
 
 
+@pytest.mark.parametrize("levels", [100, 900, 1100, 100_000])
+def test_a_body_that_is_nested_deeply_is_taken_or_refused_and_breaks_nothing(ask: Asked, levels: int) -> None:
+    session = ask("POST", "/v1/sessions", {"engine": "script"}).json()["id"]
+    deep = "[" * levels + "]" * levels
+    raw = f'{{"text": "x", "options": {{"adapter_opts": {{"a": {deep}}}}}}}'.encode()
+    response = ask("POST", f"/v1/sessions/{session}/messages", raw=raw)
+    assert response.status_code == (202 if levels < 1000 else 400)
+    for path in ("runs", "events", "state"):
+        assert ask("GET", f"/v1/sessions/{session}/{path}").status_code == 200
+
+
 def test_a_body_where_none_is_taken_is_refused_unless_it_says_nothing(ask: Asked) -> None:
     session = ask("POST", "/v1/sessions", {}).json()["id"]
     path = f"/v1/sessions/{session}/archive"

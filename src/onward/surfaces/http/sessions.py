@@ -7,14 +7,16 @@ from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
+from starlette.responses import Response
 
 from onward import errors
+from onward.runner import wire
 from onward.runner.desk import in_thread
 from onward.runner.serving import either, listening
 from onward.service import following, machines, opening, running, sessions, workspaces
 from onward.service.platform import Platform
 from onward.surfaces.http import bounds, referencing, shapes
-from onward.surfaces.http.routing import Ask, Route
+from onward.surfaces.http.routing import JSON, Ask, Route
 
 PAGE_BYTES: Final = 8 * 1024 * 1024
 """Bytes of bodies in one answer; a page ends where the next event would go beyond that, but never before its first."""
@@ -131,7 +133,7 @@ def show(ask: Ask) -> shapes.SessionShape:
     return shapes.session(ask.platform.session(ask.path["session"]), ask.platform)
 
 
-async def events(ask: Ask) -> EventsShape:
+async def events(ask: Ask) -> Response:
     """Return what follows a cursor; with ``wait``, wait for something to."""
     given: Reading = ask.query
     name = ask.path["session"]
@@ -141,28 +143,37 @@ async def events(ask: Ask) -> EventsShape:
     with listening(ask.house.hints, lambda hint: name in hint.sessions) as told:
         while True:
             told.clear()
-            found = await in_thread(_page, ask.platform, name, after, given, kinds)
+            found, written = await in_thread(_page, ask.platform, name, after, given, kinds)
             after, left = found.after, until - time.monotonic()
             over = left <= 0 or ask.house.closing.is_set() or await ask.request.is_disconnected()
             if found.events or over:
-                return found
+                return Response(written, media_type=JSON)
             await either(told, ask.house.closing, seconds=min(left, LOOK_SECONDS))
 
 
 def _page(
     platform: Platform, name: str, after: int, given: Reading, kinds: tuple[str, ...] | None
-) -> EventsShape:
-    """Read a page, bounded in events and in bytes."""
-    found = following.read_on(platform, name, after=after, limit=given.limit, kinds=kinds, run=given.run)
+) -> tuple[EventsShape, bytes]:
+    """Read a page, bounded in events and in bytes, and write it, all in one go: it is called in a worker thread.
+
+    A hundred are read at a time, so that a thousand long ones are never in memory together.
+    """
     shown: list[shapes.EventShape] = []
-    size, upto = 0, found.after
-    for event in found.events:
-        size += len(event.body)
-        if shown and size > PAGE_BYTES:
-            upto = shown[-1].seq
+    size, full = 0, False
+    while True:
+        most = min(following.PAGE, given.limit - len(shown))
+        found = following.read_on(platform, name, after=after, limit=most, kinds=kinds, run=given.run)
+        for event in found.events:
+            size += len(event.body)
+            full = bool(shown) and size > PAGE_BYTES
+            if full:
+                break
+            shown.append(shapes.event(event))
+        after = shown[-1].seq if full else found.after
+        if full or len(found.events) < most or len(shown) == given.limit:
             break
-        shown.append(shapes.event(event))
-    return EventsShape(session=name, events=tuple(shown), after=upto, head=found.head)
+    page = EventsShape(session=name, events=tuple(shown), after=after, head=found.head)
+    return page, wire.write(page)
 
 
 def rename(ask: Ask) -> shapes.SessionShape:
