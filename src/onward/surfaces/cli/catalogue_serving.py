@@ -36,12 +36,36 @@ SERVING: Final = (
         "Serve the store over HTTP, and execute runs on this machine.",
         "Listens at 127.0.0.1, and elsewhere only when there is a token (`onward tokens create`). Without any token, one is "
         "made for this start and printed. SIGTERM or Ctrl-C lets runs finish; a second one stops at once.\n\n"
+        "With --oidc-issuer, people sign in with an OpenID provider (docs/signing-in.md); nobody may who is not named by "
+        "--oidc-allow. The client's secret is read from ONWARD_OIDC_SECRET.\n\n"
         "JSON: {url, token, link, pid}, once it listens; token is null where there are tokens, link (for a browser, once) "
         "where others could reach the server.",
         options=(
             Option("--host", "The address to listen at (default 127.0.0.1).", "HOST"),
             Option("--port", "The port (default 8421; 0: any that is free).", "PORT", kind="number"),
             Option("--host-name", "A name under which this server is reached.", "NAME", many=True),
+            Option("--url", "The address under which people reach it, if a proxy stands in front.", "URL"),
+            Option("--oidc-issuer", "An OpenID provider that people sign in with.", "URL"),
+            Option("--oidc-client", "The id that the provider gave this server.", "ID"),
+            Option(
+                "--oidc-allow",
+                "Who may sign in: an address that the provider has verified (ada@example.com), all of a domain "
+                "(@example.com), or a subject (sub:24400320).",
+                "WHO",
+                many=True,
+            ),
+            Option(
+                "--oidc-account",
+                "An account for each person (own, the default), or that of the store for all of them (shared).",
+                "WHICH",
+                choices=("own", "shared"),
+            ),
+            Option(
+                "--oidc-secret-file",
+                "The client's secret. Default: what ONWARD_OIDC_SECRET holds; none where the client has none.",
+                "FILE",
+                kind="path",
+            ),
             _ENGINES,
             _ENGINE_OPTION,
             Option("--no-runner", "Only serve; runs wait for other machines."),
@@ -56,7 +80,11 @@ SERVING: Final = (
                 kind="number",
             ),
         ),
-        examples=("onward serve", "onward serve --host 0.0.0.0 --host-name onward.lan --no-runner"),
+        examples=(
+            "onward serve",
+            "onward serve --host 0.0.0.0 --host-name onward.lan --no-runner",
+            "onward serve --url https://on.example --oidc-issuer https://id.example --oidc-client on --oidc-allow @a.org",
+        ),
     ),
     Command(
         "runner",

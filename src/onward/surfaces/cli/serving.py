@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 PORT: Final = 8421
 TOKEN_VARIABLE: Final = "ONWARD_TOKEN"
+OIDC_VARIABLE: Final = "ONWARD_OIDC_SECRET"
 _DAY: Final = 86_400.0
 
 
@@ -67,6 +68,8 @@ def serve(call: Call) -> int:
             host=call["host"] or "127.0.0.1",
             port=PORT if call["port"] is None else call["port"],
             names=call["host_name"],
+            outside=call["url"],
+            provider=_provider(call),
             engines={} if call["no_runner"] else _engines(call),
             say=_nothing if call.quiet or call.json else screen.note,
             **_given(call, "idle", "at_once", "grace", "rate"),
@@ -137,10 +140,31 @@ def _placed(text: str) -> tuple[str | None, str]:
 
 def _secret(call: Call) -> str:
     """Return the token that lets this machine in."""
-    if call["token_file"] is not None:
-        with open(call["token_file"], encoding="utf-8") as file:
-            return file.read().strip()
-    return os.environ.get(TOKEN_VARIABLE, "").strip()
+    return _read(call["token_file"], TOKEN_VARIABLE)
+
+
+def _read(file: str | None, variable: str) -> str:
+    """Return a secret: never an argument, since every user of a machine sees those."""
+    if file is not None:
+        with open(file, encoding="utf-8") as opened_file:
+            return opened_file.read().strip()
+    return os.environ.get(variable, "").strip()
+
+
+def _provider(call: Call) -> dict[str, Any] | None:
+    """Return the OpenID provider that people sign in with, as the server takes it. Raises UsageError for half of one."""
+    given = [name for name in ("client", "allow", "account", "secret_file") if call[f"oidc_{name}"]]
+    if call["oidc_issuer"] is None:
+        if given:
+            raise UsageError(f"--oidc-{given[0].replace('_', '-')} goes with --oidc-issuer, which is missing")
+        return None
+    return {
+        "issuer": call["oidc_issuer"],
+        "client": call["oidc_client"] or "",
+        "allow": call["oidc_allow"],
+        "account": call["oidc_account"] or "own",
+        "secret": _read(call["oidc_secret_file"], OIDC_VARIABLE),
+    }
 
 
 def _engines(call: Call) -> dict[str, Engine]:

@@ -121,7 +121,7 @@ def is_allowed(found: Person, allowed: Sequence[str]) -> bool:
     """Whether somebody is on the list. An address counts only when the provider has verified it."""
     if f"{_SUBJECT}{found.subject}" in allowed:
         return True
-    if not found.verified:
+    if not found.verified or found.email.startswith(_SUBJECT):  # an address must not pass for a subject
         return False
     email = _lower(found.email)
     name, at, domain = email.rpartition("@")

@@ -76,8 +76,10 @@ async def finish(visit: Visit) -> Any:
     )
     LOG.info("sign-in with %s: %s (%s)", sign_in.name, account, _id(request))
     back = door.own_path(flow.back)
-    values = {"title": "Signed in", "back": back, "who": found.shown}
-    text = rendering.draw("signed_in.html", {**rendering.surroundings(request, None), **values})
+    text = _drawn(
+        visit,
+        Shown(template="signed_in.html", values={"title": "Signed in", "who": found.shown, "back": back}),
+    )
     response = HTMLResponse(text, headers={"cache-control": "no-store"})
     signing_in.keep(visit.house, request, response, secret, seconds=oidc.LASTS)
     return _drop(visit, response)
@@ -87,10 +89,14 @@ def _refused(visit: Visit, sign_in: SignIn, refused: NotSignedIn, back: str) -> 
     """Return the page that says why, and what to do; the log has the reason, and neither code, token nor address."""
     LOG.warning("sign-in with %s: %s (%s)", sign_in.name, refused.why, _id(visit.request))
     shown = door.form(visit, door.own_path(back), refused.told, refused.status)
-    values = {**rendering.surroundings(visit.request, None), **shown.values}
-    values["choose"] = isinstance(refused, oidc.NotOnTheList)
-    text = rendering.draw(shown.template, values)
+    text = _drawn(visit, shown, choose=isinstance(refused, oidc.NotOnTheList))
     return HTMLResponse(text, refused.status, headers={"cache-control": "no-store"})
+
+
+def _drawn(visit: Visit, shown: Shown, **more: Any) -> str:
+    # The address of this page holds what came from the provider, so no form leads back to it.
+    surroundings = {**rendering.surroundings(visit.request, None), "here_query": "/login"}
+    return rendering.draw(shown.template, {**surroundings, **shown.values, **more})
 
 
 def _drop(visit: Visit, response: Response) -> Response:
