@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 from tests.service.conversations import World, bodies
@@ -152,3 +153,19 @@ def test_the_folder_of_the_workspace_is_where_an_engine_works_if_it_is_there(
     world.log.run(gone.id, "x", engine=guest.engine)
     world.log.run(here.id, "x", engine=guest.engine, continuation_opts={"workdir": "/elsewhere"})
     assert [turn.workdir for turn in guest.turns] == [str(tmp_path), None, "/elsewhere"]
+
+
+def test_an_engine_that_acts_never_works_in_another_folder_than_that_of_its_session(
+    world: World, tmp_path: Path
+) -> None:
+    gone = world.log.start(workspace=str(tmp_path / "gone"), engine="script")
+    guest = Guest(Capabilities(acts=True))
+    result = world.log.run(gone.id, "Delete everything here.", engine=guest.engine)
+    assert (result.state, guest.turns) == ("failed", [])
+    assert str(tmp_path / "gone") in result.reason
+    assert "onward move" in result.reason
+    named = world.log.run(gone.id, "x", engine=guest.engine, continuation_opts={"workdir": str(tmp_path)})
+    assert named.state == "completed"
+    (tmp_path / "gone").mkdir()
+    assert world.log.run(gone.id, "x", engine=guest.engine).state == "completed"
+    assert [turn.workdir for turn in guest.turns] == [str(tmp_path), str(tmp_path / "gone")]

@@ -37,7 +37,7 @@ from onward.engines.contract import (
     ToolCalled,
     Turn,
 )
-from onward.errors import ContinuationModeUnavailable, LeaseLost
+from onward.errors import ContinuationModeUnavailable, EngineError, LeaseLost
 from onward.runner.desk import Desk, Ended, Opened, uninterrupted
 from onward.runner.governing import Governor
 from onward.service.opening import EngineFacts, Prepared, confirmed
@@ -103,6 +103,11 @@ class Drive:
     async def play(self) -> RunResult:
         """Give the engine its turn and write down what it does."""
         prepared = self.prepared = await self.desk.prepare(self.run, self.facts)
+        if (gone := _gone_folder(prepared)) and self.engine.capabilities.acts:
+            why = (
+                f"the folder {gone} is not there; `onward move` says where it is now, `workdir` names another"
+            )
+            raise EngineError(engine=self.engine.name, why=why)
         governor = self.governor = Governor(self.desk, self.run, prepared.options)
         finished = self.finished = await self._in_time(governor, self._turn(prepared, governor))
         if finished is None:
@@ -169,7 +174,7 @@ class Drive:
 
     def _turn(self, prepared: Prepared, governor: Governor) -> Turn:
         options = prepared.options
-        here = prepared.folder if prepared.folder and os.path.isdir(prepared.folder) else None
+        here = None if _gone_folder(prepared) else prepared.folder
         return Turn(
             session_id=self.run.session_id,
             run_id=self.run.id,
@@ -363,6 +368,15 @@ class Drive:
             code=self.finished.code if self.finished else "",
             retryable=self.finished is not None and self.finished.retryable and not self._acted,
         )
+
+
+def _gone_folder(prepared: Prepared) -> str | None:
+    """Return the folder that the run is about, where it is not there and none was named instead.
+
+    An engine that acts by itself would work in whatever folder this process is in.
+    """
+    folder = prepared.folder
+    return folder if folder and not prepared.options.workdir and not os.path.isdir(folder) else None
 
 
 def _stopped_by(over: Violation) -> Finished:
