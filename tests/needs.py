@@ -9,8 +9,9 @@ the checkout, which `make clis` fills, and on the PATH. A program older than the
 counts as missing: what the tests say about it was seen with that one. Start a program with `programs_path()` as its
 PATH, so that it finds the Node it needs, which lies beside it.
 
-The browser (`need("browser")`) is a Chromium that the system has, the one that `ONWARD_CHROMIUM` names or one that Playwright
-was told to fetch; `need("axe")` is the script that looks for what keeps people out of a page, which `make browser` installs.
+The browser (`need("browser")`) is a Chromium that the system has, the one that `ONWARD_CHROMIUM` names or one that
+Playwright was told to fetch; `need("axe")` is the script that looks for what keeps people out of a page, which
+`make browser` installs.
 """
 
 from __future__ import annotations

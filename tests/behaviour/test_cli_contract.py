@@ -25,7 +25,8 @@ EVENT = {"id", "session", "seq", "at", "kind", "actor", "run", "source", "body",
 def test_each_command_prints_one_document_with_exactly_its_fields(onward: Program) -> None:
     session = onward.new()
     assert onward("run", session, "go on", "--json").document.keys() == {
-        "session", "run", "opening", "opening_facts", "reply", "usage", "pressure", "approval", "code", "retryable", "warnings",
+        "session", "run", "opening", "opening_facts", "reply", "usage", "pressure", "approval", "code", "retryable",
+        "warnings",
     }  # fmt: skip
     listed = onward("list", "--json").document
     assert listed.keys() == {"sessions", "next"}

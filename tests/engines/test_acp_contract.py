@@ -29,14 +29,10 @@ class TestAcpEngine(EngineContract):
         return Case(engine=self.engine(), input="Hello.")
 
     def calling(self, tool: str, given: dict[str, Any]) -> Case:
-        return Case(
-            engine=self.engine(), input=f"[[call {tool} {json.dumps(given)}]] [[say That was all.]]"
-        )
+        return Case(engine=self.engine(), input=f"[[call {tool} {json.dumps(given)}]] [[say That was all.]]")
 
     def lasting(self) -> Case:
         return Case(engine=self.engine(), input="[[hang]]")
 
     def failing(self) -> Case:
         return Case(engine=self.engine(), input="[[fail there is no model today]]")
-
-
