@@ -38,7 +38,7 @@ from onward.store.contract import Store
 from onward.testing.stub_models import StubModels
 
 FREE: Final = {"permission_mode": "dangerously_skip_permissions"}
-PATIENCE: Final = 120.0
+PATIENCE: Final = 90.0
 """Seconds that anything may take before a test gives up."""
 
 
