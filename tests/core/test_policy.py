@@ -83,6 +83,8 @@ def test_time_is_judged_from_the_seconds_that_were_told() -> None:
         {"max_tool_calls": 0},
         {"max_seconds": -1.0},
         {"max_cost_usd": -0.1},
+        {"max_seconds": float("nan")},
+        {"max_cost_usd": float("nan")},
         {"rules": (allow(),)},
         {"rules": (allow("Bash"), deny("Bash"))},
     ],

@@ -12,7 +12,7 @@ from onward.core.bodies import SessionChange
 from onward.engines.contract import Capabilities, Turn
 from onward.engines.script import Begin, Call, Say, ScriptEngine, echo
 from onward.errors import InvalidInput, LimitExceeded
-from onward.service import running
+from onward.service import opening, running
 
 MEMORY = Capabilities(memory=True, tools=True, streaming=True)
 
@@ -197,6 +197,8 @@ def test_the_window_of_an_engine_is_a_limit_too(world: World) -> None:
         ({"limit": 0}, LimitExceeded),
         ({"max_messages": "many"}, InvalidInput),
         ({"colour": "red"}, InvalidInput),
+        ({"policies": [{"max_tool_cals": 5}]}, InvalidInput),
+        ({"policies": [{"rules": [{"effect": "deny", "tools": ["x"], "but": ["y"]}]}]}, InvalidInput),
     ],
 )
 def test_options_that_mean_nothing_are_refused_before_a_message_is_stored(
@@ -209,6 +211,14 @@ def test_options_that_mean_nothing_are_refused_before_a_message_is_stored(
     with pytest.raises(InvalidInput, match="telepathy"):
         world.log.run(session_id, "Now?", engine="script", continuation="telepathy")
     assert world.everything() == before
+
+
+@pytest.mark.parametrize(
+    "given", [{"continuation": ["x"]}, {"continuation": {}}, {1: 2}, b"[]", b"null", b'"text"', b"7"]
+)
+def test_options_of_any_other_shape_are_refused_by_name(given: Any) -> None:
+    with pytest.raises(InvalidInput):
+        opening.parse_options(given)
 
 
 @pytest.mark.requirement("P3")

@@ -32,7 +32,7 @@ ACTIONS: Final = ("warn", "ask", "cancel")
 """From the mildest to the strictest."""
 
 
-class ToolRule(msgspec.Struct, frozen=True, kw_only=True):
+class ToolRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which tools may be used, by their names; ``*`` and ``?`` stand for parts of a name.
 
     Of several ``allow`` rules a tool needs all; one ``deny`` rule is enough to refuse it.
@@ -46,8 +46,8 @@ class ToolRule(msgspec.Struct, frozen=True, kw_only=True):
         return any(fnmatchcase(tool, pattern) for pattern in self.tools)
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run may use. None is no limit."""
+class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a run may use. None is no limit; a name that is none of these is a mistake, and not no limit."""
 
     name: str = "policy"
     max_total_tokens: int | None = None
@@ -62,7 +62,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         """Refuse what nothing could satisfy: the run would be over before it began. Raises InvalidInput."""
         for field in ("max_total_tokens", "max_seconds", "max_tool_calls", "max_cost_usd"):
             limit = getattr(self, field)
-            none_at_all = limit is not None and (limit < 0 or (limit == 0 and field in _NEVER_ZERO))
+            none_at_all = limit is not None and (not limit >= 0 or (limit == 0 and field in _NEVER_ZERO))
             if none_at_all:
                 raise InvalidInput(what=f"{field} of policy {self.name!r}", why=f"nothing fits into {limit}")
         allows = [rule for rule in self.rules if rule.effect == "allow"]

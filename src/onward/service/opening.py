@@ -135,14 +135,16 @@ def parse_options(given: bytes | dict[str, Any]) -> RunOptions:
     Raises InvalidInput for a mode or a field that does not exist, LimitExceeded for a limit that is none.
     """
     raw = loads(given) if isinstance(given, bytes) else given
-    unknown = sorted(set(raw) - set(RunOptions.__struct_fields__))
+    if not isinstance(raw, dict):
+        raise InvalidInput(what="the run options", why=f"they are an object, not {type(raw).__name__}")
+    unknown = sorted(map(str, set(raw) - set(RunOptions.__struct_fields__)))
     if unknown:
         raise InvalidInput(
             what=f"run option {', '.join(unknown)}",
             why=f"there are {', '.join(RunOptions.__struct_fields__)}",
         )
     mode = raw.get("continuation", "auto")
-    mode = {None: "none", False: "none"}.get(mode, mode)
+    mode = "none" if mode is None or mode is False else mode
     if mode not in MODES:
         raise InvalidInput(what=f"continuation mode {mode!r}", why=f"there are {', '.join(MODES)}")
     if (memory := raw.get("memory", "engine")) not in MEMORIES:
