@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import re
 
 import pytest
 from msgspec.structs import replace
 from tests.surfaces.http.signing_on import ADA, LOCAL, Team, asked, clock, provider, team
 
 from onward.core import ids as make
-from onward.errors import InvalidInput
+from onward.errors import InvalidInput, Unauthorized
 from onward.service import sessions, tokens
 from onward.surfaces.http import oidc, signing_in
 from onward.surfaces.http.serving import serve
@@ -247,10 +248,10 @@ def test_the_log_says_what_happened_and_holds_no_secret(team: Team, caplog: pyte
     team.enter(team.browser())
     said = "\n".join(record.getMessage() for record in caplog.records)
     account = team.house.token(team.secret()).account_id
-    assert f"sign-in with {team.sign_in.name}: {account}" in said
+    assert f"sign-in with {team.sign_in.name}: 'ada@example.com' as {account}" in said
     assert "access_denied" in said
     query = asked(path)
-    for kept_back in (query["code"], query["state"], team.secret(), team.provider.secret, "ada@"):
+    for kept_back in (query["code"], query["state"], team.secret(), team.provider.secret):
         assert kept_back not in said
     assert team.provider.secret not in repr(team.sign_in.settings)
 
@@ -295,3 +296,56 @@ def test_a_server_that_others_can_reach_wants_https_in_front_of_its_sign_in(
     provider = {"issuer": "https://login.example", "client": "onward", "allow": ["@login.example"]}
     with pytest.raises(InvalidInput, match="TLS"):
         serve(team.platform, ready=lambda *_: None, host="0.0.0.0", outside=outside, provider=provider)
+
+
+# -- tokens on a page ---------------------------------------------------------------------------------------------------
+
+
+def test_somebody_with_an_account_of_their_own_makes_tokens_for_it_and_takes_them_back(team: Team) -> None:
+    team.enter()
+    account = team.house.token(team.secret()).account_id
+    assert 'href="/tokens"' in team.client.get("/").text
+    assert "this browser" in team.client.get("/tokens").text
+    page = team.post("/tokens", name="laptop", runner="1", days="30").text
+    (secret,) = re.findall(r"onw_[\w-]+(?=</pre>)", page)
+    token = team.house.token(secret)
+    assert (token.account_id, token.name, token.scopes) == (account, "laptop", ("runner",))
+    assert token.expires_at == team.clock() + 30 * 86_400_000_000
+    assert secret not in team.client.get("/tokens").text
+    assert team.post(f"/tokens/{token.id}/revoke").headers["location"] == "/tokens"
+    with pytest.raises(Unauthorized):
+        team.house.token(secret)
+    assert "Revoke laptop" not in team.client.get("/tokens").text
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"name": "", "read": "1"},
+        {"name": "x"},
+        {"name": "x" * 200, "read": "1"},
+        *({"name": "x", "read": "1", "days": days} for days in ("0", "-1", "1.5", "²", "9" * 40)),
+    ],
+)
+def test_what_no_token_can_be_made_of_is_said_on_the_page(team: Team, form: dict[str, str]) -> None:
+    team.enter()
+    answer = team.post("/tokens", **form)
+    assert answer.status_code == 400
+    assert 'role="alert"' in answer.text
+    assert len(tokens.listed(team.house.platform_of(team.house.token(team.secret()).account_id))) == 1
+
+
+@pytest.mark.requirement("A1")
+def test_tokens_of_others_can_be_neither_seen_nor_taken(provider: StubProvider, clock: FakeClock) -> None:
+    team = Team(provider, clock, account="shared")
+    made, _ = tokens.create(team.platform, "the owner's", ("admin",))
+    team.enter()
+    assert "/tokens" not in team.client.get("/").text
+    assert team.client.get("/tokens").status_code == 403
+    assert team.post("/tokens", name="x", admin="1").status_code == 403
+    assert team.post(f"/tokens/{made.id}/revoke").status_code == 403
+    team.sign_in.settings = replace(team.sign_in.settings, account="own")
+    team.enter()
+    assert made.name not in team.client.get("/tokens").text
+    assert team.post(f"/tokens/{made.id}/revoke").status_code == 404
+    assert tokens.listed(team.platform)[0].revoked_at is None

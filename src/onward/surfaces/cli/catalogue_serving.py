@@ -138,16 +138,24 @@ SERVING: Final = (
         "tokens",
         "serving:tokens",
         "Make, list and revoke tokens, which let programs use the server.",
-        "create prints the token once; only its digest is kept. Scopes: read, write, runner, admin (all of them).\n\n"
-        "JSON: {token: {id, name, scopes, created_at, expires_at, revoked_at}, secret}; list: {tokens}; revoke: the token.",
-        usage="create NAME --scope SCOPE… | list | revoke ID",
+        "create prints the token once; only its digest is kept. Scopes: read, write, runner, admin (all of them). `revoke "
+        "all` ends all that are good, those of browsers included.\n\n"
+        "JSON: {token: {id, name, scopes, created_at, expires_at, revoked_at}, secret}; list and revoke all: {tokens}; "
+        "revoke: the token.",
+        usage="create NAME --scope SCOPE… | list | revoke ID|all",
         arguments=(
             Argument("ACTION", "create, list or revoke."),
-            Argument("NAME", "What the token is for; to revoke one, its id.", required=False),
+            Argument("NAME", "What the token is for; to revoke one, its id, or all.", required=False),
         ),
         options=(
             Option("--scope", "What it allows: read, write, runner or admin.", "SCOPE", many=True),
             Option("--days", "Days after which it expires. Default: never.", "N", kind="number"),
+            Option(
+                "--account",
+                "Whose: the account of somebody who signs in with a provider, as the server's log names it. Default: the "
+                "store's own.",
+                "ACC",
+            ),
         ),
         examples=("onward tokens create laptop --scope runner", "onward tokens revoke tok_01J8…"),
     ),

@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from onward.core import ids as make
 from onward.core.events import iso
 from onward.core.records import Machine, Token, Workspace
 from onward.core.wording import asleep
@@ -259,7 +260,9 @@ def _create(call: Call) -> int:
         raise UsageError("NAME is missing: say what the token is for")
     lifetime = None if call["days"] is None else call["days"] * _DAY
     with opened(call, makes=True) as platform:
-        made, secret = known_tokens.create(platform, call["name"], call["scope"], lifetime=lifetime)
+        made, secret = known_tokens.create(
+            _whose(call, platform), call["name"], call["scope"], lifetime=lifetime
+        )
     if call.json:
         screen.document({"token": _token(made), "secret": secret})
     else:
@@ -271,7 +274,7 @@ def _create(call: Call) -> int:
 
 def _list(call: Call) -> int:
     with opened(call) as platform:
-        found = known_tokens.listed(platform)
+        found = known_tokens.listed(_whose(call, platform))
     if call.json:
         screen.document({"tokens": [_token(token) for token in found]})
         return 0
@@ -291,12 +294,34 @@ def _revoke(call: Call) -> int:
     if call["name"] is None:
         raise UsageError("ID is missing: `onward tokens list` shows those there are")
     with opened(call) as platform:
-        revoked = known_tokens.revoke(platform, call["name"])
+        whose = _whose(call, platform)
+        if call["name"] == "all":
+            return _revoke_all(call, whose)
+        revoked = known_tokens.revoke(whose, call["name"])
     if call.json:
         screen.document(_token(revoked))
     elif not call.quiet:
         screen.note(f"{revoked.id} lets nobody in any more.")
     return 0
+
+
+def _revoke_all(call: Call, platform: Platform) -> int:
+    good = [token for token in known_tokens.listed(platform) if token.revoked_at is None]
+    ended = [known_tokens.revoke(platform, token.id) for token in good]
+    if call.json:
+        screen.document({"tokens": [_token(token) for token in ended]})
+    elif not call.quiet:
+        screen.note(f"{len(ended)} revoked. No token of {platform.account_id} lets anybody in any more.")
+    return 0
+
+
+def _whose(call: Call, platform: Platform) -> Platform:
+    """Return the platform of the account whose tokens are meant. Raises InvalidId."""
+    import msgspec
+
+    if call["account"] is None:
+        return platform
+    return msgspec.structs.replace(platform, account_id=make.check_id(call["account"], make.ACCOUNT))
 
 
 def _machine(machine: Machine, platform: Platform) -> dict[str, Any]:

@@ -58,13 +58,14 @@ def settings(
     *, issuer: str, client: str, allow: Sequence[str], secret: str = "", account: str = "own"
 ) -> Settings:
     """Return settings that can be served with. Raises InvalidInput, MissingExtra."""
+    issuer = oidc_provider.checked_issuer(issuer)
     if not client.strip():
-        raise InvalidInput(what="--oidc-client", why="it is missing: the provider gives each client an id")
+        raise InvalidInput(what="--oidc-client", why="there is none; the provider gives each client an id")
     if account not in ACCOUNTS:
         raise InvalidInput(what=f"--oidc-account {account!r}", why=f"there are {' and '.join(ACCOUNTS)}")
     oidc_keys.require()
     return Settings(
-        issuer=oidc_provider.checked_issuer(issuer),
+        issuer=issuer,
         client=client.strip(),
         allowed=oidc_claims.checked_allowed(allow),
         secret=secret,

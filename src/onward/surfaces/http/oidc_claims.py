@@ -100,7 +100,8 @@ def checked_allowed(given: Sequence[str]) -> tuple[str, ...]:
     """
     if not given:
         raise InvalidInput(
-            what="who may sign in", why="nobody is on the list; say --oidc-allow ada@example.com"
+            what="--oidc-allow",
+            why="nobody is on the list of who may sign in; name somebody, such as ada@example.com",
         )
     return tuple(_allowed(one.strip()) for one in given)
 

@@ -157,6 +157,11 @@ def is_browser(token: Token) -> bool:
     )
 
 
+def person_of(token: Token) -> str:
+    """Return whose browser a token is, as far as a provider said; nothing otherwise."""
+    return token.name.removeprefix(_OF) if is_browser(token) and token.name.startswith(_OF) else ""
+
+
 def keep(
     house: House, request: Request, response: Response, secret: str, *, seconds: int = BROWSER_DAYS * 86_400
 ) -> None:

@@ -17,6 +17,7 @@ from onward.surfaces.http.console import (
     ranges,
     runs,
     session,
+    tokens,
 )
 from onward.surfaces.http.console.visiting import Page
 
@@ -33,4 +34,5 @@ PAGES: Final[tuple[Page, ...]] = (
     *approving.PAGES,
     *branching.PAGES,
     *picking.PAGES,
+    *tokens.PAGES,
 )

@@ -74,7 +74,7 @@ async def finish(visit: Visit) -> Any:
     secret = await in_thread(
         signing_in.by_provider, visit.house, account, found.shown, seconds=float(oidc.LASTS)
     )
-    LOG.info("sign-in with %s: %s (%s)", sign_in.name, account, _id(request))
+    LOG.info("sign-in with %s: %a as %s (%s)", sign_in.name, found.shown, account, _id(request))
     back = door.own_path(flow.back)
     text = _drawn(
         visit,
@@ -86,7 +86,7 @@ async def finish(visit: Visit) -> Any:
 
 
 def _refused(visit: Visit, sign_in: SignIn, refused: NotSignedIn, back: str) -> Response:
-    """Return the page that says why, and what to do; the log has the reason, and neither code, token nor address."""
+    """Return the page that says why, and what to do; the log has the reason, and neither code nor token."""
     LOG.warning("sign-in with %s: %s (%s)", sign_in.name, refused.why, _id(visit.request))
     shown = door.form(visit, door.own_path(back), refused.told, refused.status)
     text = _drawn(visit, shown, choose=isinstance(refused, oidc.NotOnTheList))

@@ -21,6 +21,7 @@ from markupsafe import Markup
 
 import onward
 from onward.core.harmless import harmless
+from onward.surfaces.http import signing_in
 from onward.surfaces.http.console import markdown, words
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ def surroundings(request: Request, signed: Signed | None) -> dict[str, Any]:
     return {
         "signed": signed is not None,
         "csrf": signed.csrf if signed is not None else "",
+        "who": signing_in.person_of(signed.token) if signed is not None else "",
+        "may_everything": signed is not None and "admin" in signed.token.scopes,
         "may_write": signed is not None and bool({"write", "admin"} & set(signed.token.scopes)),
         "theme": theme if theme in THEMES else "auto",
         "here": request.url.path,
