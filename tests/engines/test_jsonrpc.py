@@ -12,7 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onward.engines.jsonrpc import METHOD_NOT_FOUND, Incoming, Notification, Peer, PeerError, Request, Stray
+from onward.engines.jsonrpc import (
+    METHOD_NOT_FOUND,
+    READ_AHEAD,
+    Incoming,
+    Notification,
+    Peer,
+    PeerError,
+    Request,
+    Stray,
+)
 from onward.engines.processes import Child
 from onward.errors import EngineError, EngineTimeout
 
@@ -185,3 +194,21 @@ def test_half_a_character_is_read_as_it_is_and_said_as_a_replacement() -> None:
     assert echoed == {"a�": ["� b"]}
     assert isinstance(told, Notification)
     assert told.params == "\ud83d"
+
+
+def test_one_that_never_stops_talking_waits_for_its_reader_and_still_answers() -> None:
+    flood = [json.dumps({"method": "more", "params": "x" * 1_000})] * 8_000
+
+    async def work(peer: Peer) -> tuple[int, Any, int]:
+        await peer.notify("write", flood)
+        while peer._held <= READ_AHEAD:  # noqa: ASYNC110 - nobody tells when a reader has stopped reading
+            await asyncio.sleep(0)
+        for _ in range(1_000):  # whatever else there is to do, nothing more is read
+            await asyncio.sleep(0)
+        held = peer._held
+        answer = await peer.request("echo", "heard")
+        return held, answer, len(await rest(peer))
+
+    held, answer, count = talk(work)
+    assert held < READ_AHEAD + 2_000
+    assert (answer, count) == ("heard", 8_000)

@@ -476,7 +476,7 @@ class AcpEngine:
 async def _messages(talk: Conversation) -> AsyncGenerator[Any, None]:
     """Yield what comes into the inbox."""
     while True:
-        yield await talk.inbox.get()
+        yield await talk.take()
 
 
 def _in_front(turn: Turn, *, new: bool) -> str:

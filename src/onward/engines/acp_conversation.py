@@ -26,7 +26,7 @@ from onward.engines.acp_agents import AcpAgent, recognised
 from onward.engines.acp_words import error_of
 from onward.engines.bridge import Bridge
 from onward.engines.json_lines import loads
-from onward.engines.jsonrpc import METHOD_NOT_FOUND, Notification, Peer, PeerError, Request, Stray
+from onward.engines.jsonrpc import METHOD_NOT_FOUND, READ_AHEAD, Notification, Peer, PeerError, Request, Stray
 from onward.engines.leases import native_lease
 from onward.engines.processes import Child
 from onward.errors import EngineError
@@ -92,6 +92,9 @@ class Conversation:
         """What the conversation had cost, as far as it is known."""
         self.idle_since = 0.0
         self.inbox: asyncio.Queue[Any] = asyncio.Queue()
+        """Read by ``take``. During a prompt the agent waits once ``READ_AHEAD`` bytes are in it."""
+        self._unread = 0
+        self._room = asyncio.Event()
         self.dropped: Counter[str] = Counter()
         """What was thrown away, by reason."""
         self.loop = asyncio.get_running_loop()
@@ -301,7 +304,7 @@ class Conversation:
         """Answer questions that are open as cancelled, or the agent would wait for somebody."""
         with contextlib.suppress(EngineError):
             while True:
-                await self.decline(await self.inbox.get())
+                await self.decline(await self.take())
 
     async def decline(self, item: Any) -> None:
         """Answer a request that nobody looks at any more. Raises EngineError if the agent does not listen."""
@@ -323,6 +326,7 @@ class Conversation:
             await self.child.stop()
         finally:
             self._pump.cancel()
+            self._peer.close()
             if self.bridge is not None:
                 bridge, self.bridge = self.bridge, None
                 await bridge.__aexit__(None, None, None)
@@ -348,7 +352,7 @@ class Conversation:
         """Empty the inbox; return how many updates of the conversation were in it."""
         count = 0
         while not self.inbox.empty():
-            item = self.inbox.get_nowait()
+            item = self._taken(self.inbox.get_nowait())
             if isinstance(item, Over):
                 self.inbox.put_nowait(item)
                 break
@@ -360,6 +364,16 @@ class Conversation:
             self.dropped[why] += 1
         return count
 
+    async def take(self) -> Any:
+        """Return the next thing that came into the inbox, waiting for it."""
+        return self._taken(await self.inbox.get())
+
+    def _taken(self, item: Any) -> Any:
+        self._unread -= _size(item)
+        if self._unread <= READ_AHEAD:
+            self._room.set()
+        return item
+
     async def _declined(self, item: Request) -> None:
         with contextlib.suppress(EngineError):
             await self.decline(item)
@@ -369,7 +383,11 @@ class Conversation:
         try:
             async for message in self._peer.incoming():
                 answer = self._answer_in(message) if isinstance(message, Stray) else None
+                self._unread += _size(message if answer is None else answer)
                 self.inbox.put_nowait(message if answer is None else answer)
+                while self._unread > READ_AHEAD and not self._quiet.is_set():
+                    self._room.clear()
+                    await self._room.wait()
         except EngineError as fault:
             why = fault.message
         finally:
@@ -391,6 +409,11 @@ class Conversation:
         if message.get("error") is not None:
             return Answered(error=error_of(message["error"]))
         return Answered(result=message.get("result"))
+
+
+def _size(item: Any) -> int:
+    """Return how many bytes the agent wrote for this."""
+    return len(item.line) if isinstance(item, Notification | Request | Stray) else 0
 
 
 def offered(result: Any) -> Offered:

@@ -233,6 +233,7 @@ class Server:
                 await asyncio.wait_for(self.child.wait(), LEAVE_SECONDS)
         finally:
             await self.child.stop(grace=LEAVE_SECONDS)
+            self.peer.close()
 
     async def leave(self) -> None:
         """Stop it, also when it was started in an event loop that has ended and cannot be asked any more."""

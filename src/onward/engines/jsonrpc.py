@@ -5,7 +5,8 @@ in which it was written, and so does everything that is neither (``Stray``): an 
 waits for. Nothing is dropped, and nothing is answered by itself.
 
 A line is decoded once, leniently: the ``jsonrpc`` member is not asked for, because Codex leaves it out. Incoming messages
-wait without a limit, since an answer may be behind any number of them and their reader may be waiting for that answer.
+wait without a limit while an answer is waited for, which may be behind any number of them; otherwise the other side is made
+to wait once ``READ_AHEAD`` bytes of them do, so that one that never stops talking does not fill our memory.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
+READ_AHEAD: Final = 2**20
+"""Bytes of messages that wait for a slow reader."""
 
 Id = str | int
 
@@ -93,6 +96,9 @@ class Peer:
         self._incoming: asyncio.Queue[Incoming | None] = asyncio.Queue()
         self._fault: EngineError | None = None
         self._over = False
+        self._held = 0
+        """Bytes of the messages that wait."""
+        self._room = asyncio.Event()
         self._reading = asyncio.ensure_future(self._read())
 
     async def request(
@@ -112,6 +118,7 @@ class Peer:
         number = self._number
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[number] = (method, answer)
+        self._room.set()
         try:
             async with asyncio.timeout(timeout):
                 await self.write({"jsonrpc": "2.0", "id": number, "method": method, **_params(params)})
@@ -148,12 +155,22 @@ class Peer:
                 if self._fault is not None:
                     raise self._fault
                 return
+            self._held -= len(message.line)
+            if self._held <= READ_AHEAD:
+                self._room.set()
             yield message
+
+    def close(self) -> None:
+        """Read no more, once the other side was stopped. What waits can still be taken."""
+        self._reading.cancel()
 
     async def _read(self) -> None:
         try:
             async for line in self.child.lines():
                 self._take(line)
+                while self._held > READ_AHEAD and not self._waiting:
+                    self._room.clear()
+                    await self._room.wait()
         except EngineError as fault:
             self._fault = fault
         finally:
@@ -177,9 +194,9 @@ class Peer:
             return
         id, method, params = message.get("id"), message.get("method"), message.get("params")
         if isinstance(method, str) and isinstance(id, str | int):
-            self._incoming.put_nowait(Request(self, id, method, params, line))
+            self._put(Request(self, id, method, params, line))
         elif isinstance(method, str):
-            self._incoming.put_nowait(Notification(method=method, params=params, line=line))
+            self._put(Notification(method=method, params=params, line=line))
         elif not isinstance(id, str | int) or not ("result" in message or "error" in message):
             self._stray(line, "it is neither a request nor an answer")
         else:
@@ -195,7 +212,11 @@ class Peer:
             answer.set_result(message.get("result"))
 
     def _stray(self, line: bytes, why: str) -> None:
-        self._incoming.put_nowait(Stray(line=line, why=why))
+        self._put(Stray(line=line, why=why))
+
+    def _put(self, message: Incoming) -> None:
+        self._held += len(message.line)
+        self._incoming.put_nowait(message)
 
     def _gone(self, method: str) -> EngineError:
         if self._fault is not None:

@@ -94,9 +94,10 @@ class Family:
         until = time.monotonic() + seconds
         killed: set[int] = set()
         while True:
-            there = self.living()
+            # The eldest first: an engine whose tool ends before it would go on, and ask its model what to do next.
+            there = sorted(self.living(), key=_born)
             if self.root is not None and _lives(self.root):
-                there.append(self.root)
+                there.insert(0, self.root)
             for process in there:
                 if _signal(process.kill):
                     killed.add(process.pid)
@@ -114,6 +115,13 @@ def _lives(process: Any) -> bool:
         return False
     except (psutil.AccessDenied, OSError):
         return True
+
+
+def _born(process: Any) -> float:
+    try:
+        return float(process.create_time())
+    except _GONE:
+        return 0.0
 
 
 def _session(pid: int) -> int | None:
