@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import secrets
 import threading
@@ -81,6 +82,8 @@ class StubProvider:
         person: Person | None = None,
         key: Key | None = None,
         clock: Callable[[], float] = time.time,
+        host: str = "127.0.0.1",
+        asks: bool = False,
     ) -> None:
         self.client, self.secret, self.person, self.clock = client, secret, person, clock
         self.redirects = list(redirects)
@@ -92,6 +95,8 @@ class StubProvider:
         """Makes the ID token of the given claims in place of ``sign``."""
         self.discovery: dict[str, Any] = {}
         """What the discovery document says differently."""
+        self.asks = asks
+        """Shows a page with a link to agree with, instead of agreeing at once."""
         self.email_in_token = True
         self.codes_work_again = False
         """Whether this is one of the providers that do not care."""
@@ -99,7 +104,7 @@ class StubProvider:
         """Methods and paths, in order."""
         self._codes: dict[str, dict[str, str]] = {}
         self._access: dict[str, Person] = {}
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler, bind_and_activate=False)
+        self._server = ThreadingHTTPServer((host, 0), _Handler, bind_and_activate=False)
         self._server.stub = self  # type: ignore[attr-defined]
         self._server.daemon_threads = False
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), name="stub-provider")
@@ -119,8 +124,9 @@ class StubProvider:
 
     @property
     def issuer(self) -> str:
-        """Return ``http://127.0.0.1:PORT``."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        """Return ``http://127.0.0.1:PORT``, or what it was told to listen at."""
+        host, port = self._server.server_address[:2]
+        return f"http://{host!s}:{port}"
 
     def rotate(self, key: Key | None = None) -> Key:
         """Sign with another key from now on, and publish only that."""
@@ -263,6 +269,9 @@ class _Handler(BaseHTTPRequestHandler):
                 if to is None:
                     self._send(400, {"error": "this client, or this redirect address, is not known"})
                     return
+                if stub.asks:
+                    self._ask(to)
+                    return
                 self.send_response(303)
                 self.send_header("location", to)
                 self.send_header("content-length", "0")
@@ -278,6 +287,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, {"error": "not_found"})
             return
         self._send(*self.stub.token(_fields(sent), self.headers.get("authorization", "")))
+
+    def _ask(self, to: str) -> None:
+        raw = f'<!doctype html><title>Provider</title><a href="{html.escape(to)}">Agree</a>'.encode()
+        self.send_response(200)
+        self.send_header("content-type", "text/html; charset=utf-8")
+        self.send_header("content-length", str(len(raw)))
+        self.end_headers()
+        self.wfile.write(raw)
 
     def _send(self, status: int, told: dict[str, Any]) -> None:
         raw = json.dumps(told).encode()
