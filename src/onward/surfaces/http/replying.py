@@ -38,7 +38,7 @@ def response(request: Request, route: Route, answer: Any) -> Response:
     if "etag" in made.headers:
         made.headers.setdefault("cache-control", _KEPT)
         made.headers.setdefault("vary", "Authorization")
-        if made.status_code == 200 and _has(request, made.headers["etag"]):
+        if made.status_code == 200 and has(request, made.headers["etag"]):
             kept = {name: made.headers[name] for name in ("etag", "cache-control", "vary")}
             return Response(status_code=304, headers=kept)
     made.headers.setdefault("cache-control", "no-store")
@@ -63,7 +63,7 @@ def exact(data: bytes, media: str, digest: str, *, name: str | None = None) -> R
     return Response(data, headers=headers, media_type=media)
 
 
-def _has(request: Request, current: str) -> bool:
+def has(request: Request, current: str) -> bool:
     """Whether a caller has what this tag names (RFC 9110, 13.1.2: compared weakly)."""
     given = request.headers.get("if-none-match", "")
     mine = current.removeprefix("W/")

@@ -24,7 +24,7 @@ from onward.service import tokens
 from onward.surfaces.http import failing, signing_in
 from onward.surfaces.http.console import rendering
 from onward.surfaces.http.console.pages import PAGES
-from onward.surfaces.http.console.visiting import FORM_LIMIT, Moved, Page, Shown, Visit
+from onward.surfaces.http.console.visiting import DOOR_LIMIT, FORM_LIMIT, Moved, Page, Shown, Visit
 
 if TYPE_CHECKING:
     from onward.surfaces.http.house import House
@@ -106,7 +106,8 @@ class _Endpoint:
                 return _sign_in_first(request, page)
             if signed is not None and page.scope is not None and not tokens.allows(signed.token, page.scope):
                 raise Forbidden(why=f"whoever is signed in here may not {page.scope}")
-            form = await _form(request) if page.method == "POST" else {}
+            most = DOOR_LIMIT if signed is None else FORM_LIMIT
+            form = await _form(request, most) if page.method == "POST" else {}
             if page.method == "POST" and signed is not None:
                 signing_in.check_form(signed, form.get("csrf", ""))
             visit = Visit(
@@ -145,7 +146,8 @@ def _finished(request: Request, signed: signing_in.Signed | None, answer: Any) -
 
 def _drawn(request: Request, signed: signing_in.Signed | None, shown: Shown) -> Response:
     text = rendering.draw(shown.template, {**rendering.surroundings(request, signed), **shown.values})
-    return HTMLResponse(text, shown.status, headers=HEADERS)
+    headers = HEADERS if shown.kept else {**HEADERS, "cache-control": "no-store"}
+    return HTMLResponse(text, shown.status, headers=headers)
 
 
 def _fault(named: str) -> Shown:
@@ -189,13 +191,13 @@ def _query(request: Request) -> Mapping[str, str]:
     return dict(request.query_params)
 
 
-async def _form(request: Request) -> Mapping[str, str]:
+async def _form(request: Request, most: int) -> Mapping[str, str]:
     """Return what a form sent. Raises InvalidInput, also for one that is too large."""
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
-        if len(data) > FORM_LIMIT:
-            raise InvalidInput(what="the form", why=f"it may have at most {FORM_LIMIT:,} bytes")
+        if len(data) > most:
+            raise InvalidInput(what="the form", why=f"it may have at most {most:,} bytes")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise InvalidInput(what="the form", why="it must be application/x-www-form-urlencoded")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -19,9 +19,8 @@ YEAR: Final = 365 * 86_400
 
 def own_path(given: str) -> str:
     """Return where to go on after a form: a path of this server, else the first page."""
-    parts = urlsplit(given)
-    plain = given.startswith("/") and not given.startswith(("//", "/\\")) and given.isprintable()
-    return given if plain and not parts.netloc and not parts.scheme and "\\" not in given else "/"
+    plain = given.startswith("/") and not given.startswith("//") and given.isprintable()
+    return given if plain and "\\" not in given else "/"
 
 
 def looks_ahead(request: Request) -> bool:

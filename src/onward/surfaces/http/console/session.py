@@ -13,6 +13,7 @@ from onward.core.events import Event
 from onward.errors import EventNotFound, InvalidInput, OnwardError
 from onward.runner.desk import in_thread
 from onward.service import recalling, running, sessions
+from onward.surfaces.http import replying
 from onward.surfaces.http.console import about, around, kinds, reading
 from onward.surfaces.http.console.visiting import Moved, Page, Shown, Visit
 from onward.surfaces.http.console.window import names_of, result_of, window
@@ -133,7 +134,7 @@ def raw(visit: Visit) -> Response:
     """Return the body of an event, byte for byte, as a file."""
     found = _event(visit)
     name = f"{found.session_id}-{found.seq}.json"
-    return _given(found.body, "application/json", f'attachment; filename="{name}"')
+    return _given(visit, found.body, "application/json", f'attachment; filename="{name}"')
 
 
 def part(visit: Visit) -> Response:
@@ -153,8 +154,8 @@ def part(visit: Visit) -> Response:
         )
     media = parts[number].media_type
     if media in kinds.PICTURES:
-        return _given(content, media, "inline")
-    return _given(content, "application/octet-stream", "attachment")
+        return _given(visit, content, media, "inline")
+    return _given(visit, content, "application/octet-stream", "attachment")
 
 
 def recalls(visit: Visit) -> Shown:
@@ -191,17 +192,18 @@ def _event(visit: Visit) -> Event:
     return found[0]
 
 
-def _given(content: bytes, media: str, disposition: str) -> Response:
-    return Response(
-        content,
-        media_type=media,
-        headers={
-            "content-disposition": disposition,
-            "content-security-policy": SANDBOX,
-            "x-content-type-options": "nosniff",
-            "cache-control": "private, max-age=3600",
-        },
-    )
+def _given(visit: Visit, content: bytes, media: str, disposition: str) -> Response:
+    """Return content as it is. A browser that keeps it asks again each time: it may be erased by then."""
+    tag = replying.tag(content, "strong")
+    headers = {"cache-control": "private, no-cache", "etag": tag}
+    if replying.has(visit.request, tag):
+        return Response(status_code=304, headers=headers)
+    headers |= {
+        "content-disposition": disposition,
+        "content-security-policy": SANDBOX,
+        "x-content-type-options": "nosniff",
+    }
+    return Response(content, media_type=media, headers=headers)
 
 
 PAGES: Final = (

@@ -38,7 +38,9 @@ def create(visit: Visit) -> Shown:
     try:
         if not name:
             raise InvalidInput(what="the name", why="it is empty; say what the token is for")
-        if days and not (days.isascii() and days.isdecimal() and 0 < int(days[:9]) <= MOST_DAYS):
+        if days and not (
+            days.isascii() and days.isdecimal() and len(days) < 9 and 0 < int(days) <= MOST_DAYS
+        ):
             raise InvalidInput(what=f"{days[:20]!r} days", why=f"it is a whole number from 1 to {MOST_DAYS}")
         lifetime = int(days) * 86_400.0 if days else None
         made, secret = tokens.create(visit.platform, name, scopes, lifetime=lifetime)
@@ -69,7 +71,7 @@ def _page(visit: Visit, *, told: str = "", secret: str = "", made: str = "", sta
         "tokens": [_row(visit, token, now) for token in good],
         "server": visit.house.outside or str(visit.request.base_url).rstrip("/"),
     }
-    return Shown(template="tokens.html", values=values, status=status)
+    return Shown(template="tokens.html", values=values, status=status, kept=not secret)
 
 
 def _row(visit: Visit, token: Token, now: int) -> dict[str, Any]:

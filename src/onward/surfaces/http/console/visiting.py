@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 FORM_LIMIT: Final = 16 * 1024 * 1024
 """Bytes of a form, in which a message of 4 MiB takes up to three times as much."""
+DOOR_LIMIT: Final = 64 * 1024
+"""Bytes of a form of somebody who is not signed in: a token and a path."""
 
 Scope = Literal["read", "write", "admin"]
 
@@ -70,6 +72,8 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     template: str
     values: Mapping[str, Any]
     status: int = 200
+    kept: bool = True
+    """Whether a browser may show it again without asking, when somebody goes back to it."""
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
