@@ -99,6 +99,8 @@ def test_somebody_signs_in_makes_a_token_and_is_put_out_again(
     finally:
         said = served.stop()
     assert SECRET.encode() not in said
+    assert f"'ada@example.com' as {account}".encode() in said
+    assert b"they are not on the list" in said
 
 
 def _account(onward: Program) -> str:

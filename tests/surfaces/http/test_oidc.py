@@ -241,7 +241,7 @@ def test_the_cookie_of_a_sign_in_opens_no_api(team: Team) -> None:
 
 
 def test_the_log_says_what_happened_and_holds_no_secret(team: Team, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, logger="onward.http")
+    caplog.set_level(logging.DEBUG, logger="onward")
     path = team.agree(team.begin())
     team.come_back(path)
     team.provider.person = None

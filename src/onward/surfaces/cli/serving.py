@@ -6,6 +6,7 @@ What these commands are about is in ``onward.runner.serving`` and in the server;
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -47,6 +48,9 @@ def serve(call: Call) -> int:
         if call["online"] is not None:
             platform = msgspec.structs.replace(platform, online_seconds=float(call["online"]))
 
+        provider = _provider(call)
+        if provider is not None and not call.quiet:
+            _tell_sign_ins()
         links: list[str] = []
 
         def ready(url: str, secret: str | None) -> None:
@@ -70,7 +74,7 @@ def serve(call: Call) -> int:
             port=PORT if call["port"] is None else call["port"],
             names=call["host_name"],
             outside=call["url"],
-            provider=_provider(call),
+            provider=provider,
             engines={} if call["no_runner"] else _engines(call),
             say=_nothing if call.quiet or call.json else screen.note,
             **_given(call, "idle", "at_once", "grace", "rate"),
@@ -150,6 +154,15 @@ def _read(file: str | None, variable: str) -> str:
         with open(file, encoding="utf-8") as opened_file:
             return opened_file.read().strip()
     return os.environ.get(variable, "").strip()
+
+
+def _tell_sign_ins() -> None:
+    """Say on standard error who signs in and to which account: `tokens --account` needs it when somebody leaves."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    log = logging.getLogger("onward.signing_in")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
 
 
 def _provider(call: Call) -> dict[str, Any] | None:

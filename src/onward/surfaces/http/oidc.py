@@ -196,10 +196,11 @@ class NotOnTheList(NotSignedIn):
     """The provider knows them; this server does not let them in."""
 
     def __init__(self, found: Person) -> None:
+        at = urlsplit(found.issuer).netloc
         if found.email and not found.verified:
-            told = f"The provider has not verified that {found.email} is yours, so it does not count here."
+            told = f"{at} has not verified that {found.email} is yours, so it does not count here."
         else:
-            told = f"You are {found.shown} there, and that is not on the list of who may sign in here."
+            told = f"At {at} you are {found.shown}, who is not on the list of who may sign in here."
         ask = found.email if found.verified else f"sub:{found.subject}"
         super().__init__(
             f"{told} Ask whoever runs this server to add --oidc-allow {ask}", why="they are not on the list"

@@ -6,6 +6,7 @@ cross-site all along its redirects, so the Strict cookie that is set here would 
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode, urlsplit
 
@@ -16,11 +17,13 @@ from onward.runner.desk import in_thread
 from onward.surfaces.http import oidc, oidc_flow, signing_in
 from onward.surfaces.http.console import door, rendering
 from onward.surfaces.http.console.visiting import Page, Shown, Visit
-from onward.surfaces.http.guarding import LOG
 from onward.surfaces.http.oidc_claims import NotSignedIn
 
 if TYPE_CHECKING:
     from onward.surfaces.http.oidc import SignIn
+
+LOG: Final = logging.getLogger("onward.signing_in")
+"""Who came in, to which account, and who did not and why: for whoever runs the server."""
 
 
 async def begin(visit: Visit) -> Any:
