@@ -7,15 +7,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 from tests import needs
-from tests.browser.conftest import NARROW, QUIET
+from tests.browser.conftest import NARROW, QUIET, SIZES
 from tests.browser.housing import ROOT
+from tests.browser.test_accessible import AXE, OVERFLOW, faults
 
 from onward.testing.stub_oidc import Person, StubProvider
 
@@ -113,3 +114,36 @@ def test_who_is_not_on_the_list_reads_why_and_can_be_somebody_else(
     page.get_by_role("link", name="Agree").click()
     page.wait_for_url(f"{address}/")
     expect(page.get_by_role("heading", level=1)).to_have_text("Sessions")
+
+
+@pytest.mark.parametrize("looks", list(SIZES))
+def test_nothing_on_the_way_in_keeps_anybody_out(
+    browser: Browser, provider: StubProvider, address: str, looks: str, need: Callable[[str], Any]
+) -> None:
+    context = browser.new_context(base_url=address, viewport=SIZES[looks])  # type: ignore[arg-type]
+    context.add_init_script(path=need("axe"))
+    page, found = context.new_page(), []
+
+    def look() -> None:
+        found.extend(faults(page.url, page.evaluate(AXE)))
+        assert page.evaluate(OVERFLOW) == ""
+
+    provider.person = Person(sub="2", email="eve-with-a-very-long-name-of-forty-letters@example.org")
+    page.goto("/login")
+    look()
+    page.get_by_role("link", name="Sign in with").click()
+    page.get_by_role("link", name="Agree").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    look()
+    provider.person = Person(sub="1", email="ada@example.com")
+    page.get_by_role("link", name="Sign in with").click()
+    page.get_by_role("link", name="Agree").click()
+    page.wait_for_url(f"{address}/")
+    page.goto("/tokens")
+    look()
+    page.get_by_label("What it is for").fill("laptop")
+    page.get_by_role("button", name="Make a token").click()
+    page.get_by_label("Look and account").click()
+    look()
+    context.close()
+    assert not found, "\n".join(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -143,6 +144,15 @@ def test_the_server_identifies_itself_as_the_provider_wants(
 
 def test_an_address_that_is_not_in_the_token_is_asked_for(team: Team) -> None:
     team.provider.email_in_token = False
+    assert team.enter().status_code == 200
+    assert team.provider.times("/userinfo") == 1
+
+
+def test_whether_an_address_is_verified_may_stand_beside_the_token(team: Team) -> None:
+    def without(claims: dict[str, Any]) -> str:
+        return team.provider.sign({name: claims[name] for name in claims if name != "email_verified"})
+
+    team.provider.forge = without
     assert team.enter().status_code == 200
     assert team.provider.times("/userinfo") == 1
 

@@ -160,7 +160,7 @@ class SignIn:
         found = oidc_claims.person(
             claims, issuer=chosen.issuer, client=chosen.client, nonce=flow.nonce, now=now
         )
-        if not found.email and oidc_claims.needs_email(chosen.allowed):
+        if not found.verified and oidc_claims.needs_email(chosen.allowed):
             more = await self.provider.about(redeemed.access_token, found.subject)
             found = oidc_claims.with_email(found, more)
         if not oidc_claims.is_allowed(found, chosen.allowed):
