@@ -305,6 +305,14 @@ def _signed(key: Any, kid: str) -> str:
     return jwt.encode({"sub": "x"}, key.private, algorithm=key.algorithm, headers=headers)
 
 
+def test_a_key_is_used_for_the_algorithm_that_it_is_published_for() -> None:
+    token = _signed(replace(KEY, algorithm="RS512"), KEY.kid)
+    with pytest.raises(NotSignedIn):
+        oidc_keys.claims_of(token, [KEY.public])
+    of_any = {name: value for name, value in KEY.public.items() if name != "alg"}
+    assert oidc_keys.claims_of(token, [of_any]) == {"sub": "x"}
+
+
 def test_a_key_that_is_too_short_is_no_key() -> None:
     with pytest.warns(match="below the minimum"):
         token = _signed(SMALL, SMALL.kid)

@@ -53,7 +53,7 @@ def claims_of(token: str, keys: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         header = signatures.get_unverified_header(token)
     except (jwt.PyJWTError, ValueError) as error:
         raise _refused("it is no signed token") from error
-    if "crit" in header:
+    if "crit" in header:  # older versions of PyJWT let it pass
         raise _refused("it demands an extension")
     algorithm = header.get("alg")
     if not any(algorithm in known for known in ALGORITHMS.values()):
