@@ -7,8 +7,9 @@ It speaks the directives of the script engine and four more, which a test of a p
     [[finish TEXT]]   finish the answer: this is what the log keeps
     [[ask TEXT]]      ask a person for permission to do this, and say what was answered
 
-A successor answers the same message as its predecessor, and so does a second attempt. ``[[then]]`` parts what is done each time:
-the first run of a message does the first part, the next one the second, and all that follow do the last.
+A successor answers the same message as its predecessor, and so does a second attempt. ``[[then]]`` parts what is done each
+time: the first run of a message does the first part, the next one the second, and all that follow do the last. So such a
+message has to be another one each time that it is said anew.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""The addresses of all pages that a person reads, from the list of pages itself: a new page is tested without anybody adding it."""
+"""The addresses of all pages that a person reads, from the list of pages itself: a new page is tested without more ado."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from onward.surfaces.http.console.pages import PAGES
 from tests.browser.furnishing import Furnished
 from tests.browser.housing import House
+
+from onward.surfaces.http.console.pages import PAGES
 
 PARTS: Final = frozenset(
     (
@@ -20,9 +21,11 @@ PARTS: Final = frozenset(
         "/sessions/{session}/events/{seq}/parts/{part}",
         "/manifests/{manifest}/raw",
         "/approvals/count",
+        "/login/oidc",
+        "/login/oidc/back",
     )
 )
-"""What is no page but a part of one, or a file."""
+"""What is no page but a part of one, a file, or a way to another site."""
 
 
 def addresses(home: House, there: Furnished) -> list[str]:

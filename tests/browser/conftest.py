@@ -1,8 +1,8 @@
 """A real browser over the whole console.
 
-Every test gets pages that are watched (``watching``), and servers that are processes (``housing``). The browser is started once
-a module, not once a run: Playwright keeps an event loop running in the thread that uses it, and other tests have loops of
-their own. What is read only is shared by all tests: one furnished store behind one server.
+Every test gets pages that are watched (``watching``), and servers that are processes (``housing``). The browser is started
+once a module, not once a run: Playwright keeps an event loop running in the thread that uses it, and other tests have loops
+of their own. What is read only is shared by all tests: one furnished store behind one server.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
-
 from tests import needs
 from tests.browser import furnishing, housing
 from tests.browser.furnishing import Furnished
@@ -38,6 +37,9 @@ WIDE: Final = {"width": 1280, "height": 800}
 SIZES: Final = {"320px": NARROW, "1280px": WIDE}
 PATIENCE: Final = 15_000
 """Milliseconds that a page may take for anything."""
+
+LEASE: Final = 3
+"""Seconds after which a run whose server was killed is taken up again, where that is tested."""
 
 Visiting = Callable[..., Page]
 
@@ -93,7 +95,7 @@ def there(furnished: tuple[House, Furnished]) -> Furnished:
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[House]:
     """A server with a store of its own, for a test that kills it."""
-    with housing.house(tmp_path) as made:
+    with housing.house(tmp_path, lease=LEASE) as made:
         yield made
 
 
@@ -102,6 +104,7 @@ def visiting(browser: Browser) -> Iterator[Callable[..., BrowserContext]]:
     """`visiting(house, **options)` is a browser of somebody who is signed in; what its pages did is looked at in the end."""
     with contextlib.ExitStack() as opened:
         watches: list[Watch] = []
+        houses: set[House] = set()
 
         def visit(
             house: House, *, signed: bool = True, at: str = "", lossy: bool = False, **options: Any
@@ -114,12 +117,14 @@ def visiting(browser: Browser) -> Iterator[Callable[..., BrowserContext]]:
             if lossy:
                 watch.lose_the_server()
             watches.append(watch)
+            houses.add(house)
             if signed:
                 context.add_cookies([{**house.cookie, "url": at or house.url}])
             return context
 
         yield visit
         faults = [fault for watch in watches for fault in watch.faults]
+        faults += [fault for house in houses for fault in house.faults()]
         assert not faults, "\n".join(faults)
 
 

@@ -41,8 +41,12 @@ OFFSET = zone.utcoffset(datetime.now())   # read once, kept for ever
 | Outer bar | 04:47 | 05:47 |
 
 The alarms compare UTC with UTC and are not affected."""
-DECIDE: Final = "Good find. Keep UTC everywhere inside and convert only where a page is drawn. Port 8417 stays."
-DECIDED: Final = "Agreed: UTC inside, converted when drawn. I would write a test around both clock changes before I touch it."
+DECIDE: Final = (
+    "Good find. Keep UTC everywhere inside and convert only where a page is drawn. Port 8417 stays."
+)
+DECIDED: Final = (
+    "Agreed: UTC inside, converted when drawn. I would test both clock changes before I touch it."
+)
 NEXT: Final = "Yes. That is a piece of work of its own: first the tests, then the change."
 HANDED: Final[dict[str, Any]] = {
     "reason": "phase_change",
@@ -51,15 +55,18 @@ HANDED: Final[dict[str, Any]] = {
         "purpose": "Write tests around both clock changes, then keep UTC inside and convert when a page is drawn.",
         "current_request": NEXT,
         "established_facts": [
-            "The offset of the time zone is read once, at start-up [6].",
-            "Alarms compare UTC with UTC and are not affected [6].",
+            "The offset of the time zone is read once, at start-up [5, 8].",
+            "Alarms compare UTC with UTC and are not affected [5].",
         ],
-        "decisions": ["UTC everywhere inside, converted only where a page is drawn [9].", "Port 8417 stays [9]."],
+        "decisions": [
+            "UTC everywhere inside, converted only where a page is drawn [9].",
+            "Port 8417 stays [9].",
+        ],
         "open_questions": ["Does the printed table need the change of this Sunday too?"],
         "next_actions": ["Tests around both clock changes", "Replace OFFSET", "Look at the printed table"],
         "cautions": ["The feed of the outer bar is three minutes late; do not take that for the fault."],
     },
-    "sources": ["4-6", "9"],
+    "sources": ["2-5", "7-9"],
 }
 TESTED: Final = """\
 Both clock changes are tested now, and both tests fail as they should:
@@ -73,7 +80,8 @@ Next I replace `OFFSET`."""
 def script(steps: dict[str, Iterable[Step]]) -> Callable[[Turn], Iterable[Step]]:
     """Return a script that knows what to do by how the message begins."""
     return lambda turn: next(
-        (tuple(found) for begins, found in steps.items() if turn.input.startswith(begins)), (Say(text="Done."),)
+        (tuple(found) for begins, found in steps.items() if turn.input.startswith(begins)),
+        (Say(text="Done."),),
     )
 
 
@@ -82,16 +90,34 @@ AGENT: Final = ScriptEngine(
         {
             FIND[:20]: (
                 Say(text=FOUND),
-                Measure(usage=Usage(input_tokens=18_400, output_tokens=2_300, context_tokens=41_000, window=200_000)),
+                Measure(
+                    usage=Usage(
+                        input_tokens=18_400, output_tokens=2_300, context_tokens=41_000, window=200_000
+                    )
+                ),
             ),
-            DECIDE[:20]: (Say(text=DECIDED), Measure(usage=Usage(input_tokens=21_000, output_tokens=410, cost_usd=0.09,
-                                                                 context_tokens=47_500, window=200_000))),
+            DECIDE[:20]: (
+                Say(text=DECIDED),
+                Measure(
+                    usage=Usage(
+                        input_tokens=21_000,
+                        output_tokens=410,
+                        cost_usd=0.09,
+                        context_tokens=47_500,
+                        window=200_000,
+                    )
+                ),
+            ),
             NEXT[:20]: (Call(name="continue_session", input=HANDED),),
         }
     )
 )
-SUCCESSOR: Final = ScriptEngine(script=[Say(text=TESTED), Measure(usage=Usage(input_tokens=5_200, output_tokens=900,
-                                                                             context_tokens=7_800, window=200_000))])
+SUCCESSOR: Final = ScriptEngine(
+    script=[
+        Say(text=TESTED),
+        Measure(usage=Usage(input_tokens=5_200, output_tokens=900, context_tokens=7_800, window=200_000)),
+    ]
+)
 
 
 class Furnished(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,8 +145,14 @@ def furnish(log: onward.Onward) -> Furnished:
     log.run(origin, FIND, engine=AGENT)
     _write(log, origin, _tools())
     log.run(origin, DECIDE, engine=AGENT)
-    steps = ("Find the fault", "done"), ("Tests around both clock changes", "active"), ("Replace OFFSET", "open")
-    plan = tuple(bodies.PlanStep(id=str(n), text=text, status=status) for n, (text, status) in enumerate(steps))  # type: ignore[arg-type]
+    steps = (
+        ("Find the fault", "done"),
+        ("Tests around both clock changes", "active"),
+        ("Replace OFFSET", "open"),
+    )
+    plan = tuple(
+        bodies.PlanStep(id=str(n), text=text, status=status) for n, (text, status) in enumerate(steps)
+    )  # type: ignore[arg-type]
     log.set_state(origin, bodies.Plan(revision=1, steps=plan))
     first = log.run(origin, NEXT, engine=AGENT, follow=False)
     assert first is not None
@@ -131,26 +163,56 @@ def furnish(log: onward.Onward) -> Furnished:
         platform, successor, "Printed table", "Look whether the printed table needs the change."
     )
     branch = log.fork(origin, 6, title="Without the library for time zones").id
-    log.run(branch, "What would it take without the library?", engine=ScriptEngine(script=[Say(text="A table of changes.")]))
+    log.run(
+        branch,
+        "What would it take without the library?",
+        engine=ScriptEngine(script=[Say(text="A table of changes.")]),
+    )
 
     every = log.start("Every kind of event", workspace=WORKSPACE, engine="script").id
     _write(log, every, _every(log, origin))
 
     broken = log.start("Alarms at night", workspace="/home/ada/code/alarms", engine="script").id
-    log.run(broken, "Why were there two alarms last night?", engine=ScriptEngine(script=[Say(text="The horn has two relays.")]))
+    log.run(
+        broken,
+        "Why were there two alarms last night?",
+        engine=ScriptEngine(script=[Say(text="The horn has two relays.")]),
+    )
     made = log.continue_session(broken, log.draft(broken, "Test both relays of the horn"), key="broken")
-    log.run(made.successor, engine=ScriptEngine(script=[Fail(reason="The provider is overloaded.", retryable=True)]))
+    log.run(
+        made.successor,
+        engine=ScriptEngine(script=[Fail(reason="The provider is overloaded.", retryable=True)]),
+    )
 
     asking = log.start("Move the archive", workspace=WORKSPACE, engine="script").id
-    log.run(asking, "Plan the move of the archive.", engine=ScriptEngine(script=[Say(text="Three steps, from the oldest year.")]))
+    log.run(
+        asking,
+        "Plan the move of the archive.",
+        engine=ScriptEngine(script=[Say(text="Three steps, from the oldest year.")]),
+    )
     cautious = onward.Onward(msgspec.structs.replace(platform, approval="agent"))
-    command = {"reason": "phase_change", "title": "Archive: move it", "handoff": {"purpose": "Move the archive."}}
-    cautious.run(asking, "Go on with it.", engine=ScriptEngine(script=[Call(name="continue_session", input=command)]))
+    command = {
+        "reason": "phase_change",
+        "title": "Archive: move it",
+        "handoff": {"purpose": "Move the archive."},
+    }
+    cautious.run(
+        asking, "Go on with it.", engine=ScriptEngine(script=[Call(name="continue_session", input=command)])
+    )
     assert approving.approvals(platform, asking)
 
     empty = log.start("", engine="script").id
-    return Furnished(origin=origin, successor=successor, manifest=manifest, branch=branch, child=child.child, every=every,
-                     failed=made.successor, asking=asking, empty=empty)
+    return Furnished(
+        origin=origin,
+        successor=successor,
+        manifest=manifest,
+        branch=branch,
+        child=child.child,
+        every=every,
+        failed=made.successor,
+        asking=asking,
+        empty=empty,
+    )
 
 
 def _write(log: onward.Onward, session: str, entries: Iterable[Entry]) -> None:
@@ -163,8 +225,11 @@ def _tools() -> list[Entry]:
     grep = {"command": "grep -rn utcoffset src/", "description": "Find where the offset is read"}
     return [
         ("tool_call", ToolCall(call="c1", name="Bash", input=grep), "agent"),
-        ("tool_result", ToolResult(call="c1", output="src/tidewatch/table.py:31:OFFSET = zone.utcoffset(datetime.now())"),
-         "agent"),
+        (
+            "tool_result",
+            ToolResult(call="c1", output="src/tidewatch/table.py:31:OFFSET = zone.utcoffset(datetime.now())"),
+            "agent",
+        ),
     ]
 
 
@@ -172,44 +237,116 @@ def _every(log: onward.Onward, other: str) -> list[Entry]:
     """Return one of each kind, and of each form of context."""
     blob = f"sha256:{hashlib.sha256(PIXEL).hexdigest()}"
     log.platform.store.commit(Batch(blobs=((blob, PIXEL),)))
-    reference = bodies.RecalledReference(source=other, label="tide", captured_seq=9, original=5, retained=2, omitted=3,
-                                         omitted_bytes=2048, truncated=True)
-    parts = (bodies.Part(blob=blob, media_type="image/png", name="harbour.png", bytes=len(PIXEL)),
-             bodies.Part(blob=f"sha256:{'0' * 64}", media_type="application/pdf", name="tables.pdf", bytes=90_000))
+    reference = bodies.RecalledReference(
+        source=other,
+        label="tide",
+        captured_seq=9,
+        original=5,
+        retained=2,
+        omitted=3,
+        omitted_bytes=2048,
+        truncated=True,
+    )
+    parts = (
+        bodies.Part(blob=blob, media_type="image/png", name="harbour.png", bytes=len(PIXEL)),
+        bodies.Part(blob=f"sha256:{'0' * 64}", media_type="application/pdf", name="tables.pdf", bytes=90_000),
+    )
     return [
-        ("context", bodies.Instructions(text="Answer briefly. Never touch the harbour's live feed."), "system"),
+        (
+            "context",
+            bodies.Instructions(text="Answer briefly. Never touch the harbour's live feed."),
+            "system",
+        ),
         ("message", Message(role="user", text="Here is the *picture*, and the tables.", parts=parts), "user"),
         ("message", Message(role="user", text="<command-name>/model</command-name>", aside=True), "user"),
-        ("reasoning", bodies.Reasoning(text="The picture shows the pier, so it is the right station."), "agent"),
+        (
+            "reasoning",
+            bodies.Reasoning(text="The picture shows the pier, so it is the right station."),
+            "agent",
+        ),
         ("reasoning", bodies.Reasoning(signature="c2lnbmF0dXJl"), "agent"),
-        ("tool_call", ToolCall(call="a", name="Read", input={"file_path": f"{WORKSPACE}/src/table.py"}), "agent"),
+        (
+            "tool_call",
+            ToolCall(call="a", name="Read", input={"file_path": f"{WORKSPACE}/src/table.py"}),
+            "agent",
+        ),
         ("tool_result", ToolResult(call="a", output="   31\tOFFSET = zone.utcoffset(now)\n" * 40), "agent"),
         ("tool_call", ToolCall(call="b", name="Bash", input={"command": "make test"}), "agent"),
         ("tool_result", ToolResult(call="b", output="1 failed, 211 passed", status="error"), "agent"),
         ("tool_call", ToolCall(call="c", name="Bash", input={"command": "git push"}), "agent"),
         ("tool_result", ToolResult(call="c", status="outcome_unknown", closer=True), "system"),
-        ("message", Message(role="assistant", text="One test fails: `test_the_hour_that_is_skipped`."), "agent"),
+        (
+            "message",
+            Message(role="assistant", text="One test fails: `test_the_hour_that_is_skipped`."),
+            "agent",
+        ),
         ("message", Message(role="user", text="Stop, look at the other file first.", steering=True), "user"),
         ("message", Message(role="assistant", text="I was about to", interrupted=True), "agent"),
         ("terminal", bodies.Terminal(text="$ make test\n1 failed, 211 passed in 4.2 s"), "agent"),
         ("command", bodies.Command(text="/compact"), "user"),
         ("outcome", bodies.Outcome(text="exit 1", status="failed"), "agent"),
-        ("checkpoint", bodies.Checkpoint(text="## So far\n\nThe offset is read once.", first_seq=2, last_seq=9), "agent"),
-        ("plan", bodies.Plan(revision=1, steps=(bodies.PlanStep(id="1", text="Find the fault", status="done"),
-                                                bodies.PlanStep(id="2", text="Replace OFFSET"))), "agent"),
-        ("pins", bodies.Pins(revision=1, pins=(bodies.Pin(kind="tool", name="Bash"),
-                                               bodies.Pin(kind="resource", name="docs/tides.md", version="3"))), "agent"),
+        (
+            "checkpoint",
+            bodies.Checkpoint(text="## So far\n\nThe offset is read once.", first_seq=2, last_seq=9),
+            "agent",
+        ),
+        (
+            "plan",
+            bodies.Plan(
+                revision=1,
+                steps=(
+                    bodies.PlanStep(id="1", text="Find the fault", status="done"),
+                    bodies.PlanStep(id="2", text="Replace OFFSET"),
+                ),
+            ),
+            "agent",
+        ),
+        (
+            "pins",
+            bodies.Pins(
+                revision=1,
+                pins=(
+                    bodies.Pin(kind="tool", name="Bash"),
+                    bodies.Pin(kind="resource", name="docs/tides.md", version="3"),
+                ),
+            ),
+            "agent",
+        ),
         ("approval", bodies.Approval(state="requested", subject="rm -r build"), "agent"),
         ("approval", bodies.Approval(state="denied", subject="rm -r build", note="Not now."), "user"),
-        ("session", bodies.SessionChange(change="opening", opening="resumed", engine="claude-code"), "system"),
+        (
+            "session",
+            bodies.SessionChange(change="opening", opening="resumed", engine="claude-code"),
+            "system",
+        ),
         ("session", bodies.SessionChange(change="renamed", title="Every kind of event"), "user"),
         ("recalled", bodies.Recalled(how="search", query="offset", returned=(f"{other}:4",)), "agent"),
-        ("context", bodies.Notice(summary="The engine's process was put to sleep after six hours."), "system"),
-        ("context", bodies.Snapshot(sections=(bodies.Section(name="git", text="On branch main, clean"),
-                                              bodies.Section(name="files", text="src/table.py\nsrc/feed.py"))), "system"),
+        (
+            "context",
+            bodies.Notice(summary="The engine's process was put to sleep after six hours."),
+            "system",
+        ),
+        (
+            "context",
+            bodies.Snapshot(
+                sections=(
+                    bodies.Section(name="git", text="On branch main, clean"),
+                    bodies.Section(name="files", text="src/table.py\nsrc/feed.py"),
+                )
+            ),
+            "system",
+        ),
         ("context", bodies.Relay(sender=other, text="The feed is three minutes late."), "agent"),
-        ("context", bodies.Recall(references=(reference,), text="Quoted from “Tide table is an hour early”."), "user"),
-        ("context", bodies.ProjectionContext(manifest="man_00000000000000000000000000", text="# Continuation"), "system"),
+        (
+            "context",
+            bodies.Recall(references=(reference,), text="Quoted from “Tide table is an hour early”."),
+            "user",
+        ),
+        (
+            "context",
+            bodies.ProjectionContext(manifest="man_00000000000000000000000000", text="# Continuation"),
+            "system",
+        ),
         ("context", bodies.BriefContext(rows=3, text="three rows", scope="workspace"), "system"),
         ("context", bodies.Opaque(text="what a provider did not explain"), "system"),
         ("raw", b'{"type":"queue-operation","operation":"enqueue"}', "system"),
@@ -263,18 +400,30 @@ LINE: Final = "a line without an end, " * 47_000
 
 
 def harmful(log: onward.Onward) -> list[str]:
-    """Write what means harm into every place that a page shows; return the sessions. One of each page has a piece in its title."""
+    """Write what means harm into every place that a page shows; return the sessions that have most of it."""
     sessions = []
     for number, text in enumerate(HARM):
         title = text.replace("\x00", "")[:110] if number % 3 == 0 else f"Harm {number}"
-        session = log.start(title, workspace=f"/tmp/{text[:60]}" if number == 2 else WORKSPACE, engine="script")
+        session = log.start(
+            title, workspace=f"/tmp/{text[:60]}" if number == 2 else WORKSPACE, engine="script"
+        )
         sessions.append(session.id)
     for first in range(0, len(HARM), 12):
         chosen = HARM[first : first + 12]
-        _write(log, sessions[first], [entry for n, text in enumerate(chosen) for entry in _everywhere(log, text, n)])
-    _write(log, sessions[1], [("message", Message(role="user", text=LINE), "user"),
-                              ("tool_call", ToolCall(call="l", name="Read", input={"file_path": LINE[:2000]}), "agent"),
-                              ("tool_result", ToolResult(call="l", output=LINE), "agent")])
+        _write(
+            log,
+            sessions[first],
+            [entry for n, text in enumerate(chosen) for entry in _everywhere(log, text, n)],
+        )
+    _write(
+        log,
+        sessions[1],
+        [
+            ("message", Message(role="user", text=LINE), "user"),
+            ("tool_call", ToolCall(call="l", name="Read", input={"file_path": LINE[:2000]}), "agent"),
+            ("tool_result", ToolResult(call="l", output=LINE), "agent"),
+        ],
+    )
     return [sessions[n] for n in range(0, len(HARM), 12)] + [sessions[1]]
 
 
@@ -285,7 +434,11 @@ def _everywhere(log: onward.Onward, text: str, number: int) -> list[Entry]:
     return [
         ("message", Message(role="user", text=text, parts=(part,)), "user"),
         ("message", Message(role="assistant", text=text, model=text[:80]), "agent"),
-        ("tool_call", ToolCall(call=call, name=text[:200], input={text[:100]: text, "file_path": text[:400]}), "agent"),
+        (
+            "tool_call",
+            ToolCall(call=call, name=text[:200], input={text[:100]: text, "file_path": text[:400]}),
+            "agent",
+        ),
         ("tool_result", ToolResult(call=call, output={"text": text}, parts=(part,)), "agent"),
         ("reasoning", bodies.Reasoning(text=text), "agent"),
         ("terminal", bodies.Terminal(text=text), "agent"),
@@ -299,8 +452,14 @@ def _everywhere(log: onward.Onward, text: str, number: int) -> list[Entry]:
 def handed_harm(log: onward.Onward) -> str:
     """Continue a session with a handoff that means harm in every field; return the successor."""
     session = log.start("Harm is handed over", engine="script").id
-    _write(log, session, [("message", Message(role="user", text="Go on."), "user"),
-                          ("message", Message(role="assistant", text=HARM[0]), "agent")])
+    _write(
+        log,
+        session,
+        [
+            ("message", Message(role="user", text="Go on."), "user"),
+            ("message", Message(role="assistant", text=HARM[0]), "agent"),
+        ],
+    )
     texts = [text.replace("\x00", "") for text in HARM if len(text) < 2_000]
     command = {
         "reason": "other",
@@ -316,7 +475,10 @@ def handed_harm(log: onward.Onward) -> str:
             "cautions": texts[:4],
             HARM[2][:100]: texts[:3],
         },
-        "sources": ["2-3", {"kind": "resource", "uri": "https://example.invalid/<script>", "relevance": HARM[0]}],
+        "sources": [
+            "2-3",
+            {"kind": "resource", "uri": "https://example.invalid/<script>", "relevance": HARM[0]},
+        ],
     }
     return log.continue_session(session, command, key="harm").successor
 
@@ -328,8 +490,11 @@ def lengthen(log: onward.Onward, session: str, count: int) -> None:
     while head < count:
         upto = min(count, head + 2_000)
         events = tuple(
-            platform.event("message", Message(role="user" if n % 2 else "assistant", text=f"Line {n}: the tide at pier 4"),
-                           "user" if n % 2 else "agent")
+            platform.event(
+                "message",
+                Message(role="user" if n % 2 else "assistant", text=f"Line {n}: the tide at pier 4"),
+                "user" if n % 2 else "agent",
+            )
             for n in range(head + 1, upto + 1)
         )
         platform.store.commit(Batch(appends=(Append(session_id=session, events=events),)))

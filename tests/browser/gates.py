@@ -31,9 +31,13 @@ class Gates:
                 agent, _ = self._socket.accept()
             except OSError:
                 return
-            name = agent.makefile("rb").readline().decode().strip()
+            with agent.makefile("rb") as said:
+                name = said.readline().decode().strip()
             with self._changed:
+                left = self._waiting.pop(name, None)
                 self._waiting[name] = agent
+                if left is not None:  # its run was cancelled there
+                    left.close()
                 self._changed.notify_all()
 
     def reached(self, name: str) -> None:

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx2
+from tests.browser.gates import PATIENCE, Gates
 
 import onward
 from onward.core.bodies import Body
 from onward.core.events import Event
 from onward.service import tokens
 from onward.store.contract import Append, Batch
-from tests.browser.gates import PATIENCE, Gates
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 
@@ -30,12 +30,12 @@ ROOT: Final = Path(__file__).resolve().parent.parent.parent
 class House:
     """A store with a server in front of it. The store is read and written from here too: it is the same file."""
 
-    def __init__(self, folder: Path, **environment: str) -> None:
+    def __init__(self, folder: Path, *, lease: float = 60, **environment: str) -> None:
         self.store = f"sqlite:///{folder / 'store.db'}"
         self.log = onward.open(self.store)
         _, self.secret = tokens.create(self.log.platform, "a browser of tests", ["read", "write"])
         self.gates = Gates()
-        self._environment = environment
+        self._environment, self._lease = environment, lease
         self._process: subprocess.Popen[str] | None = None
         self._complaints: list[str] = []
         self.port = 0
@@ -54,7 +54,7 @@ class House:
 
     def serve(self) -> None:
         """Start the server, at the port that it had before."""
-        arguments = (self.store, str(self.port), str(self.gates.port))
+        arguments = (self.store, str(self.port), str(self.gates.port), str(self._lease))
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.browser.served", *arguments],
             cwd=ROOT,
@@ -84,6 +84,11 @@ class House:
         for pipe in (self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()
+
+    def faults(self) -> list[str]:
+        """Return what the server complained about that is a fault of its own."""
+        told = "".join(self._complaints)
+        return [told[-4000:]] if "Traceback" in told else []
 
     def close(self) -> None:
         """End everything."""
@@ -165,7 +170,7 @@ class Network:
                     with self._changed:
                         self._streams.add(near)
                         self._changed.notify_all()
-                near.sendall(re.sub(rb"retry: \d+", lambda found: b"retry: ".ljust(len(found[0]), b"1"), data))
+                near.sendall(re.sub(rb"retry: (\d+)", _at_once, data))
             near.shutdown(socket.SHUT_RDWR)
         with self._changed:
             self._streams.discard(near)
@@ -192,10 +197,14 @@ class Network:
         self._socket.close()
 
 
+def _at_once(found: re.Match[bytes]) -> bytes:
+    return b"retry: " + b"1".rjust(len(found[1]), b"0")
+
+
 @contextlib.contextmanager
-def house(folder: Path, **environment: str) -> Iterator[House]:
+def house(folder: Path, *, lease: float = 60, **environment: str) -> Iterator[House]:
     """A server for a while."""
-    made = House(folder, **environment)
+    made = House(folder, lease=lease, **environment)
     try:
         made.serve()
         yield made

@@ -1,4 +1,4 @@
-"""Everybody can use every page: narrow and wide, light and dark, with keys alone, with little motion, with a screen reader."""
+"""Everybody can use every page: narrow and wide, light and dark, with keys alone, with little motion, read aloud."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from playwright.sync_api import BrowserContext, Page, expect
-
 from tests.browser.addresses import addresses
 from tests.browser.conftest import NARROW, WIDE, Visiting
 from tests.browser.furnishing import Furnished
@@ -22,7 +21,9 @@ OVERFLOW: Final = """() => {
   const wide = [...document.querySelectorAll("body *")].filter((one) => one.getBoundingClientRect().right > innerWidth + 1);
   return wide.slice(0, 4).map((one) => `${one.tagName}.${one.className} ${one.getBoundingClientRect().right}`).join("; ");
 }"""
-REACHABLE: Final = """() => [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex]")].filter((one) =>
+REACHABLE: Final = """() => [...document.querySelectorAll(
+  "a[href], button, input, select, textarea, summary, [tabindex]"
+)].filter((one) =>
   one.tabIndex >= 0 && !one.disabled && one.type !== "hidden" && one.checkVisibility({ visibilityProperty: true })
 ).map((one, number) => { one.dataset.reach = number; return one.outerHTML.slice(0, 120); })"""
 FOCUSED: Final = """() => {
@@ -82,7 +83,12 @@ def test_with_everything_unfolded_nothing_keeps_anybody_out(
     context = visiting(home, viewport=size)
     context.add_init_script(path=need("axe"))
     page = context.new_page()
-    for address in (f"/sessions/{there.every}", f"/sessions/{there.origin}", f"/manifests/{there.manifest}", "/"):
+    for address in (
+        f"/sessions/{there.every}",
+        f"/sessions/{there.origin}",
+        f"/manifests/{there.manifest}",
+        "/",
+    ):
         page.goto(address)
         page.evaluate("() => document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         found = faults(address, page.evaluate(AXE))
@@ -194,5 +200,3 @@ def test_at_twice_the_text_size_nothing_is_cut_off(visit: Visiting, there: Furni
         page.goto(address)
         page.evaluate("() => { document.documentElement.style.fontSize = '200%'; }")
         assert page.evaluate(OVERFLOW) == "", address
-
-

@@ -18,10 +18,20 @@ addEventListener("securitypolicyviolation", (event) => {
 _EXPECTED: Final = (
     # What a browser itself says about an answer that is no success; the tests look at those answers.
     "Failed to load resource: the server responded with a status of",
+    # A page that is left takes what it was fetching along.
+    "htmx: htmx:error: Failed to fetch",
 )
-_AWAY: Final = ("net::ERR_CONNECTION_REFUSED", "net::ERR_CONNECTION_RESET", "net::ERR_INCOMPLETE_CHUNKED",
-                "net::ERR_EMPTY_RESPONSE", "net::ERR_INTERNET_DISCONNECTED", "net::ERR_NETWORK_CHANGED",
-                "net::ERR_SOCKET_NOT_CONNECTED", "net::ERR_CONNECTION_CLOSED", "net::ERR_ABORTED")
+_AWAY: Final = (
+    "net::ERR_CONNECTION_REFUSED",
+    "net::ERR_CONNECTION_RESET",
+    "net::ERR_INCOMPLETE_CHUNKED",
+    "net::ERR_EMPTY_RESPONSE",
+    "net::ERR_INTERNET_DISCONNECTED",
+    "net::ERR_NETWORK_CHANGED",
+    "net::ERR_SOCKET_NOT_CONNECTED",
+    "net::ERR_CONNECTION_CLOSED",
+    "net::ERR_ABORTED",
+)
 
 
 class Watch:
