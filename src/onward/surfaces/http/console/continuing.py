@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from onward.core.bodies import Message, Pins
-from onward.core.codec import body_of
+from onward.core.codec import body_of, encode
 from onward.core.continuing_command import MAX_DESCRIPTION, MAX_TITLE, REASONS, Command
 from onward.core.projection import DEFAULT_BUDGET
 from onward.core.records import Session
@@ -26,7 +26,7 @@ from onward.surfaces.http.console import about, editing, kinds, ranges, words
 from onward.surfaces.http.console.chart import Chart, stacked
 from onward.surfaces.http.console.editing import Box, Fields
 from onward.surfaces.http.console.views import Text, View
-from onward.surfaces.http.console.visiting import Moved, Page, Shown, Visit
+from onward.surfaces.http.console.visiting import ASK_SECONDS, Moved, Page, Shown, Visit
 
 CHECKS: Final = {
     "invalid_continuation": "The shape of the handoff",
@@ -119,6 +119,7 @@ def send(visit: Visit) -> Any:
             key=fields.key or None,
             engine=fields.engine or None,
             budget=_budget(fields.budget),
+            options=encode({"ask": ASK_SECONDS}),
         )
     except ContinuationParked as parked:
         return Moved(to=f"/approvals#{parked.details['approval']}")

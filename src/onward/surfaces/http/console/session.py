@@ -15,7 +15,7 @@ from onward.runner.desk import in_thread
 from onward.service import recalling, running, sessions
 from onward.surfaces.http import replying
 from onward.surfaces.http.console import about, around, kinds, reading
-from onward.surfaces.http.console.visiting import Moved, Page, Shown, Visit
+from onward.surfaces.http.console.visiting import ASK_SECONDS, Moved, Page, Shown, Visit
 from onward.surfaces.http.console.window import names_of, result_of, window
 from onward.surfaces.http.live import hints
 
@@ -78,7 +78,12 @@ def say(visit: Visit) -> Any:
     text = visit.form.get("text", "")
     try:
         running.submit(
-            visit.platform, name, text, engine=visit.form.get("engine") or None, key=_key(visit, text)
+            visit.platform,
+            name,
+            text,
+            engine=visit.form.get("engine") or None,
+            options={"ask": ASK_SECONDS},
+            key=_key(visit, text),
         )
     except OnwardError as error:
         # What was written is not lost with the refusal.

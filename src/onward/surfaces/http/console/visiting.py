@@ -22,6 +22,9 @@ FORM_LIMIT: Final = 16 * 1024 * 1024
 DOOR_LIMIT: Final = 64 * 1024
 """Bytes of a form of somebody who is not signed in: a token and a path."""
 
+ASK_SECONDS: Final = 3600.0
+"""How long a question of an engine waits for the person whose message it works on: they are at a page that shows it."""
+
 Scope = Literal["read", "write", "admin"]
 
 

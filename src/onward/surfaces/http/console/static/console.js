@@ -230,7 +230,11 @@
   function listen() {
     const stream = new EventSource(`${base}/live?after=${last}`);
     const data = (event) => { try { return JSON.parse(event.data); } catch { return {}; } };
-    stream.addEventListener("open", () => { offline.hidden = true; });
+    stream.addEventListener("open", () => {
+      offline.hidden = true;
+      // A stream begins by saying what is being written. What was written before it may be over without its having been told.
+      if (writing.text) show("", 0, "");
+    });
     stream.addEventListener("error", () => {
       offline.textContent = "The connection is interrupted. What is shown here is as of then; it goes on by itself.";
       offline.hidden = false;
@@ -258,7 +262,7 @@
     addEventListener("pageshow", (event) => { if (event.persisted) listen(); }, { once: true });
   }
 
-  globalThis.onward = { tell, catchUp, atEnd, csrf };
+  globalThis.onward = { tell, catchUp, atEnd, toEnd, csrf };
   if (!live || !draft) return;
   if (!location.hash || location.hash === "#end") toEnd();
   listen();

@@ -37,7 +37,7 @@
 
   const written = () => document.querySelector("#composer textarea, #offers textarea")?.value.trim() ?? "";
   const open = () => document.querySelector("dialog[open], details.menu[open], details.event-menu[open], .mentions:not([hidden])");
-  const atEnd = () => document.documentElement.scrollHeight - (scrollY + innerHeight) < 160;
+  const atEnd = () => globalThis.onward?.atEnd() ?? false;
   const selected = () => !(getSelection()?.isCollapsed ?? true);
 
   function follows(following) {
@@ -111,7 +111,7 @@
     if (!there || waits.contains(document.activeElement)) return;
     const follow = atEnd();
     waits.replaceChildren(...[...there.childNodes].map((node) => document.importNode(node, true)));
-    if (follow) scrollTo(0, document.documentElement.scrollHeight);
+    if (follow) globalThis.onward?.toEnd();
     const count = waits.querySelectorAll(".asked-card").length;
     if (count) globalThis.onward?.tell(count === 1 ? "Something waits for your answer" : `${count} things wait for your answer`);
     const badge = document.querySelector('[hx-get="/approvals/count"]');
