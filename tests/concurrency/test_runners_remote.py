@@ -103,12 +103,12 @@ def test_two_runners_share_what_waits_and_no_run_is_executed_twice(
     site: Site, names: tuple[str, str]
 ) -> None:
     site.serve()
+    for name in names:  # both are there before there is anything to share
+        site.runner(name, "--at-once", "2")
     runs = {}
     for number in range(24):
         session = site.session()
         runs[site.say(session, f"[[say Answer {number}.]]")] = session
-    for name in names:
-        site.runner(name, "--at-once", "2")
     machines = Counter[str]()
     for run, session in runs.items():
         events = site.ended(session, run)

@@ -131,7 +131,9 @@ def test_a_tool_runs_only_once_its_call_is_logged_and_the_engine_hears_only_afte
         async with bridged(turn(touch=touch)) as (bridge, peer):
             answer = calling(peer, "touch", {"a": 1}, callId="call_7")
             called = await bridge.signals.get()
-            assert called == ToolCalled(call="run_1.1", name="touch", input={"a": 1}, provider_call="call_7")
+            assert called == ToolCalled(
+                call="run_1.1", name="touch", input={"a": 1}, provider_call="call_7", ours=True
+            )
             await peer.request("ping")
             assert (ran, answer.done(), bridge.signals.empty()) == ([], False, True)
             await bridge.logged(called)

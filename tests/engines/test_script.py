@@ -137,7 +137,7 @@ def test_what_was_measured_and_called_carries_what_the_script_says() -> None:
     )
     assert signals[1:-1] == [
         Measured(usage=usage),
-        ToolCalled(call="run_1.1", name="read", input={"a": 1}, provider_call="p1"),
+        ToolCalled(call="run_1.1", name="read", input={"a": 1}, provider_call="p1", ours=True),
         ToolAnswered(call="run_1.1", output={"id": "run_1.1", "given": {"a": 1}}, name="read"),
     ]
 

@@ -274,3 +274,25 @@ def test_a_failure_is_told_with_its_kind_and_whether_another_attempt_may_help(wo
     assert not govern(world, Fail(reason="wrong")).retryable
     acted = govern(world, Call(name="a"), Fail(reason="busy", retryable=True))
     assert (acted.state, acted.retryable) == ("failed", False)
+
+
+def test_an_engines_own_tool_does_not_pass_for_ours_by_its_name(world: World) -> None:
+    policy = {"name": "careful", "rules": [{"effect": "deny", "tools": ["search"]}]}
+    own = ScriptEngine(script=[Call(name="search"), Say(text="Done!")], capabilities=Capabilities())
+    session = world.log.start("x").id
+    stopped = world.log.run(session, "Go.", engine=own, continuation_opts={"policies": [policy]})
+    assert (stopped.state, stopped.code) == ("failed", "policy")
+    given = (Call(name="search", input={"query": "Go"}), Say(text="Done!"))
+    assert govern(world, *given, policies=[policy]).state == "completed"
+
+
+def test_an_answer_without_a_beginning_is_told_as_one_that_nobody_confirmed(world: World) -> None:
+    from onward.engines.contract import Finished
+
+    class Abrupt(ScriptEngine):
+        async def run(self, turn: Any) -> Any:
+            yield Finished(status="completed")
+
+    session = world.log.start("x").id
+    result = world.log.run(session, "Go.", engine=Abrupt())
+    assert (result.state, result.opening) == ("completed", "fresh")

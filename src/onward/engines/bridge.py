@@ -425,6 +425,7 @@ class Bridge:
                 name=name,
                 input={} if params.get("arguments") is None else params["arguments"],
                 provider_call=provider_call(params.get("_meta")),
+                ours=True,
             )
             logged = taken.logged[called.call] = asyncio.Event()
             taken.say(called)

@@ -28,6 +28,11 @@ class Numbers:
         return call_id(self.run_id, self.given)
 
 
+def offers(turn: Turn, name: str) -> bool:
+    """Whether a turn offers a tool of this name."""
+    return any(tool.name == name for tool in turn.tools)
+
+
 async def answer(
     turn: Turn, called: ToolCalled, *, invalid: str | None = None
 ) -> tuple[ToolAnswered, Finished | None]:

@@ -200,6 +200,8 @@ class ToolCalled(Signal, kw_only=True, frozen=True):
     name: str
     input: Any = None
     provider_call: str | None = None
+    ours: bool = False
+    """It is a tool of ``Turn.tools``, and not one of the engine's own that happens to have its name."""
 
 
 class ToolAnswered(Signal, kw_only=True, frozen=True):

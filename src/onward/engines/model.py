@@ -28,7 +28,7 @@ from onward.core.bodies import Usage
 from onward.core.codec import loads
 from onward.core.transcript import TranscriptMessage
 from onward.engines import anthropic_wire, openai_wire
-from onward.engines.calling import answer
+from onward.engines.calling import answer, offers
 from onward.engines.contract import (
     Capabilities,
     Finished,
@@ -190,6 +190,7 @@ class ModelEngine:
                         name=call.name,
                         input=given,
                         provider_call=call.id or None,
+                        ours=offers(turn, call.name),
                     )
                     yield called
                     answered, ended = await answer(turn, called, invalid=invalid)

@@ -23,7 +23,7 @@ from typing import Any, Final
 import msgspec
 
 from onward.core.bodies import Usage
-from onward.engines.calling import answer
+from onward.engines.calling import answer, offers
 from onward.engines.contract import (
     Capabilities,
     Finished,
@@ -178,6 +178,7 @@ class ScriptEngine:
                         name=step.name,
                         input=step.input,
                         provider_call=step.provider_call,
+                        ours=offers(turn, step.name),
                     )
                     yield called
                     answered, ended = await answer(turn, called)

@@ -13,14 +13,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 import msgspec
 
 from onward.core.bodies import Usage
 from onward.core.events import NewEvent
 from onward.core.pressure import Pressure
-from onward.core.records import EngineSession, Run, RunState
+from onward.core.records import EngineSession, Run
 from onward.engines.contract import Mirrored, Permitted, Tool
 from onward.errors import OnwardError
 from onward.service import delegating, native_records, opening, parking, permitting, pressure, running
@@ -28,6 +28,8 @@ from onward.service.offering import offered_tools
 from onward.service.opening import EngineFacts, Prepared
 from onward.service.platform import Platform
 
+EndState = Literal["completed", "failed", "cancelled"]
+"""How a driver ends a run. That it was continued is written by the continuation, that it was cut off by whoever finds it."""
 UNANSWERED: Final = Permitted(granted=False)
 LOOK_SECONDS: Final = 0.1
 """How often it is looked whether somebody has answered an engine's question."""
@@ -105,7 +107,7 @@ class Desk(Protocol):
         ...
 
     async def settle(
-        self, run: Run, state: RunState, *, reason: str, usage: Usage | None, engine: str, reply: str
+        self, run: Run, state: EndState, *, reason: str, usage: Usage | None, engine: str, reply: str
     ) -> Ended:
         """End the run."""
         ...
@@ -179,7 +181,7 @@ class LocalDesk:
         return found
 
     async def settle(
-        self, run: Run, state: RunState, *, reason: str, usage: Usage | None, engine: str, reply: str
+        self, run: Run, state: EndState, *, reason: str, usage: Usage | None, engine: str, reply: str
     ) -> Ended:
         return await in_thread(settle, self.platform, run, state, reason, usage, engine, reply)
 
@@ -191,7 +193,7 @@ class LocalDesk:
 
 
 def settle(
-    platform: Platform, run: Run, state: RunState, reason: str, usage: Usage | None, engine: str, reply: str
+    platform: Platform, run: Run, state: EndState, reason: str, usage: Usage | None, engine: str, reply: str
 ) -> Ended:
     """End a run with the notices that its usage makes due; then a delegated child reports."""
     notices = pressure.notices(platform, run, usage)

@@ -19,7 +19,7 @@ from onward.core.bodies import Message, OpeningFacts, Reasoning, SessionChange, 
 from onward.core.events import NewEvent, Source
 from onward.core.policy import Violation
 from onward.core.pressure import Pressure
-from onward.core.records import EngineSession, Run, RunState
+from onward.core.records import EngineSession, Run
 from onward.core.transcript import Transcript
 from onward.core.wording import sentence
 from onward.engines.contract import (
@@ -38,7 +38,7 @@ from onward.engines.contract import (
     Turn,
 )
 from onward.errors import ContinuationModeUnavailable, EngineError, LeaseLost
-from onward.runner.desk import Desk, Ended, Opened, uninterrupted
+from onward.runner.desk import Desk, Ended, EndState, Opened, uninterrupted
 from onward.runner.governing import Governor
 from onward.service.opening import EngineFacts, Prepared, confirmed
 
@@ -114,6 +114,8 @@ class Drive:
             return await self.end("failed", "the engine stopped without saying how its turn ended")
         if finished.status == "continued":
             return await self._continued()
+        if finished.status == "completed" and self.opening is None:
+            await self._started(Started())  # it answered without saying that it began: nothing was confirmed
         return await self.end(finished.status, finished.reason)
 
     async def _listen(self, stream: AsyncIterator[Signal]) -> Finished | None:
@@ -304,7 +306,7 @@ class Drive:
             self._kept_at = asyncio.get_running_loop().time()
             await self.desk.keep_draft(self.run, "".join(self.text))
 
-    async def end(self, state: RunState, reason: str) -> RunResult:
+    async def end(self, state: EndState, reason: str) -> RunResult:
         """Settle the run. Raises LeaseLost when somebody else has ended it."""
         usage = self.usage
         if usage is not None and usage.window is None and self.engine.capabilities.window is not None:

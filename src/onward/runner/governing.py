@@ -14,7 +14,7 @@ like any call that was cut off.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from onward.core.bodies import Approval, Notice, notice_summary
 from onward.core.events import NewEvent
@@ -24,9 +24,6 @@ from onward.engines.contract import Measured, Permission, Permitted, Signal, Too
 from onward.runner.desk import Desk
 from onward.service import permitting
 from onward.service.opening import RunOptions
-
-OURS: Final = frozenset(("continue_session", "read_events", "search", "lineage", "read_manifest"))
-"""Tools of Onward's own. Rules about an engine's tools do not concern them, limits do."""
 
 
 class Governor:
@@ -58,9 +55,9 @@ class Governor:
     async def heard(self, signal: Signal) -> Violation | None:
         """Judge a signal that is in the log already; return what ends the run, if it does."""
         match signal:
-            case ToolCalled(name=name):
+            case ToolCalled(name=name, ours=ours):
                 found = self._watch.called(name)
-                if name in OURS:
+                if ours:  # rules are about the engine's own tools; limits are about all
                     found = tuple(v for v in found if v.rule != "tool")
             case Measured(usage=usage):
                 found = self._watch.measured(usage)

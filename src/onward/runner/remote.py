@@ -19,12 +19,12 @@ from onward.core import ids as make
 from onward.core.bodies import Usage
 from onward.core.events import NewEvent
 from onward.core.ids import Ids
-from onward.core.records import Offer, Run, RunState
+from onward.core.records import Offer, Run
 from onward.engines.contract import Mirrored, Permitted, Tool, ToolOutcome
 from onward.errors import LeaseLost, OnwardError, ServerUnreachable
 from onward.runner import wire
 from onward.runner.connection import ANSWER_SECONDS, Connection, Nothing
-from onward.runner.desk import Ended, Opened, uninterrupted
+from onward.runner.desk import Ended, EndState, Opened, uninterrupted
 from onward.service.machines import Slept
 from onward.service.opening import EngineFacts, Prepared
 from onward.service.platform import Clock, Platform, RandomIds, wall_clock
@@ -120,7 +120,7 @@ class RemoteDesk:
                 return found.answer
 
     async def settle(
-        self, run: Run, state: RunState, *, reason: str, usage: Usage | None, engine: str, reply: str
+        self, run: Run, state: EndState, *, reason: str, usage: Usage | None, engine: str, reply: str
     ) -> Ended:
         entry = wire.SettleEntry(state=state, reason=reason, usage=usage, engine=engine, reply=reply)
         entered = await self._enter(run, entry)

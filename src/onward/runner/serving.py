@@ -342,7 +342,11 @@ class Runner:
         while True:
             await either(self._rested, seconds=self._bedtime.due())
             self._rested.clear()
-            ended = await self._bedtime.sweep()
+            try:
+                ended = await self._bedtime.sweep()
+            except Exception as error:  # noqa: BLE001 (one engine that cannot be put to sleep keeps no other awake)
+                self._say(f"A process could not be put to sleep: {type(error).__name__}: {error}")
+                continue
             if ended:
                 with contextlib.suppress(OnwardError):
                     await self._office.slept(ended)

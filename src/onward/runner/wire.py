@@ -13,9 +13,9 @@ import msgspec
 from onward.core.bodies import Usage
 from onward.core.codec import encode, loads
 from onward.core.events import NewEvent
-from onward.core.records import Offer, Run, RunState
+from onward.core.records import Offer, Run
 from onward.engines.contract import Mirrored, Permitted
-from onward.runner.desk import Ended, Opened
+from onward.runner.desk import Ended, EndState, Opened
 from onward.service.machines import Slept
 from onward.service.opening import EngineFacts, Prepared
 
@@ -168,9 +168,9 @@ class MirrorEntry(Entry, frozen=True, kw_only=True, tag="mirror"):
 
 
 class SettleEntry(Entry, frozen=True, kw_only=True, tag="settle"):
-    """The end of the run."""
+    """The end of the run. That it was continued is written by the continuation itself, and nobody else says so."""
 
-    state: RunState
+    state: EndState
     engine: str
     reason: str = ""
     usage: Usage | None = None

@@ -22,7 +22,7 @@ from typing import Final
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from onward.errors import Forbidden, OnwardError, TooManyRequests
+from onward.errors import Forbidden, OnwardError, ServerBusy, TooManyRequests, TooManyStreams
 from onward.surfaces.http import failing
 
 LOG: Final = logging.getLogger("onward.http")
@@ -86,8 +86,8 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        given = headers.get("x-request-id", "")
-        request_id = given if _ID.match(given) else self._new_id()
+        asked = headers.get("x-request-id", "")
+        request_id = asked if _ID.match(asked) else self._new_id()
         scope.setdefault("state", {})["request_id"] = request_id
         begun, status = time.perf_counter(), 0
 
@@ -101,7 +101,9 @@ class Guard:
                     (b"referrer-policy", b"no-referrer"),
                     (b"cross-origin-resource-policy", b"same-origin"),
                 )
-                message["headers"] = [*message.get("headers", ()), *own]
+                given = list(message.get("headers", ()))
+                said = {name for name, _ in given}
+                message["headers"] = given + [header for header in own if header[0] not in said]
             await send(message)
 
         try:
@@ -114,13 +116,13 @@ class Guard:
                 await refuse(answer, *failing.of(error), headers=_retry(error))
         except Exception:
             # What it was stands in the log, under the id that the caller gets to see.
-            LOG.exception("%s %s failed (%s)", scope["method"], scope["path"], request_id)
+            LOG.exception("%s %r failed (%s)", scope["method"], scope["path"], request_id)
             if not status:
                 told = f"This is a fault in Onward. The server's log has it as {request_id}."
                 await refuse(answer, 500, failing.refusal(failing.INTERNAL, told, {"request": request_id}))
         finally:
             took = (time.perf_counter() - begun) * 1e3
-            LOG.info("%s %s %s %.0f ms (%s)", scope["method"], scope["path"], status, took, request_id)
+            LOG.info("%s %r %s %.0f ms (%s)", scope["method"], scope["path"], status, took, request_id)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         host = headers.get("host", "")
@@ -139,7 +141,8 @@ class Guard:
 
 
 def _retry(error: OnwardError) -> tuple[tuple[bytes, bytes], ...]:
-    return ((b"retry-after", b"1"),) if isinstance(error, TooManyRequests) else ()
+    later = isinstance(error, TooManyRequests | TooManyStreams | ServerBusy)
+    return ((b"retry-after", b"1"),) if later else ()
 
 
 async def refuse(

@@ -91,14 +91,14 @@ class House:
                 return token
         return tokens.authenticate(self._own.store, secret, self._own.clock())
 
-    def holds(self, token: Token) -> bool:
-        """Whether a token that was let in before would be let in now, to read."""
+    def holds(self, token: Token, scope: str = "read") -> bool:
+        """Whether a token that was let in before would be let in now, for this."""
         if token.digest in self._passing:
             return True
         now = self._own.store.token_by_digest(token.digest)
         if now is None or now.revoked_at is not None:
             return False
-        return (now.expires_at is None or now.expires_at > self._own.clock()) and tokens.allows(now, "read")
+        return (now.expires_at is None or now.expires_at > self._own.clock()) and tokens.allows(now, scope)
 
     def close(self) -> None:
         """Let everybody go who waits for something."""

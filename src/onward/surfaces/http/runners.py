@@ -16,7 +16,14 @@ from onward.core.ids import RUN, check_id
 from onward.core.records import Machine, Run
 from onward.core.wording import asleep
 from onward.engines.contract import ToolOutcome
-from onward.errors import Conflict, InvalidInput, InvalidTransition, LeaseLost, LimitExceeded
+from onward.errors import (
+    Conflict,
+    InvalidInput,
+    InvalidTransition,
+    LeaseLost,
+    LimitExceeded,
+    Unauthorized,
+)
 from onward.runner import wire
 from onward.runner.connection import Nothing
 from onward.runner.desk import Ended, LocalDesk, in_thread
@@ -56,6 +63,8 @@ async def claim(ask: Ask) -> wire.Claimed:
         # Nobody would hear the answer: then nothing is claimed for them.
         while not await ask.request.is_disconnected() and not ask.house.closing.is_set():
             told.clear()
+            if ask.token is not None and not await in_thread(ask.house.holds, ask.token, "runner"):
+                raise Unauthorized(why="its token was revoked, or is over, while it waited")
             run = await in_thread(
                 dispatching.claim_next,
                 platform,
