@@ -135,15 +135,22 @@ def approvals(platform: Platform, session_id: str | None = None, *, answered: bo
     else:
         query = SessionQuery(account_id=platform.account_id, include_archived=True, limit=LISTED)
         names = [session.id for session in platform.store.sessions(query)[0]]
-    found = [_parked(platform, *request) for name in names for request in parking.requests(platform, name)]
+    found = []
+    for name in names:
+        if asked := list(parking.requests(platform, name)):
+            given = parking.answers(platform, name)
+            found += [_seen(platform, event, body, given.get(event.id)) for event, body in asked]
     found.sort(key=lambda parked: (parked.at, parked.id))
     return [parked for parked in found if answered or parked.state == "requested"]
 
 
 def _parked(platform: Platform, event: Event, body: Approval) -> Parked:
+    return _seen(platform, event, body, parking.answer_of(platform, event))
+
+
+def _seen(platform: Platform, event: Event, body: Approval, answer: Approval | None) -> Parked:
     asked = parking.asked_in(body)
     assert asked is not None
-    answer = parking.answer_of(platform, event)
     made = platform.store.link_by_key(event.session_id, asked.key)
     return Parked(
         id=event.id,

@@ -70,11 +70,17 @@ def machine_for(platform: Platform, session_id: str) -> Machine | None:
     return workspaces.machine_of(platform, workspace)
 
 
-def why_waiting(platform: Platform, run: Run) -> str:
-    """Return why a queued run is not running, in a sentence for a person; empty where it may start at any moment."""
+def why_waiting(platform: Platform, run: Run, unfinished: Sequence[Run] | None = None) -> str:
+    """Return why a queued run is not running, in a sentence for a person; empty where it may start at any moment.
+
+    ``unfinished`` are the unfinished runs of its session, where they were read already: whoever asks about many runs
+    reads them once.
+    """
     if run.state != "queued":
         return ""
-    upcoming = running.next_queued(platform, run.session_id)
+    if unfinished is None:
+        unfinished = platform.store.unfinished(run.session_id)
+    upcoming = running.upcoming(unfinished)
     if upcoming is None:
         return "Another message is being answered."
     if upcoming.id != run.id:

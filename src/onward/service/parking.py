@@ -73,7 +73,8 @@ def park(platform: Platform, request: Request, snapshot: Snapshot, fence: int | 
     Raises Conflict when somebody wrote in the session since the snapshot, LimitExceeded when too many wait already.
     """
     session = snapshot.session
-    waiting = sum(1 for event, _ in requests(platform, session.id) if answer_of(platform, event) is None)
+    given = answers(platform, session.id)
+    waiting = sum(event.id not in given for event, _ in requests(platform, session.id))
     if waiting >= MAX_PENDING:
         raise LimitExceeded(
             what="the continuations that wait for a person in one session", limit=MAX_PENDING, found=waiting
@@ -159,6 +160,21 @@ def request_of(platform: Platform, approval: str) -> tuple[Event, Approval]:
         if isinstance(body, Approval) and body.state == "requested" and asked_in(body) is not None:
             return event, body
     raise ApprovalNotFound(approval=approval)
+
+
+def answers(platform: Platform, session_id: str) -> dict[str, Approval]:
+    """Return what ``answer_of`` does for every request of a session that has an answer, in one reading."""
+    found: dict[str, Approval] = {}
+    after = 0
+    while True:
+        page = platform.store.events(session_id, after=after, limit=200, kinds=("approval",))
+        for event in page:
+            body = body_of(event)
+            if isinstance(body, Approval) and body.answers is not None:
+                found.setdefault(body.answers, body)
+        if len(page) < 200:
+            return found
+        after = page[-1].seq
 
 
 def answer_of(platform: Platform, request: Event) -> Approval | None:

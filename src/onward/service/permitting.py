@@ -13,6 +13,8 @@ Continuations that wait for a person are requests of another kind: see ``parking
 from __future__ import annotations
 
 import contextlib
+import functools
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -68,16 +70,24 @@ def requested(platform: Platform, approval: str) -> Requested:
 def permissions(platform: Platform, session_id: str, *, answered: bool = False) -> list[Requested]:
     """Return the permissions of a session that wait for an answer, oldest first; with ``answered``, all of them."""
     platform.session(session_id)
-    found, after = [], 0
+    asked: list[tuple[Event, Approval]] = []
+    answers: dict[str, Approval] = {}
+    after = 0
     while True:
         page = platform.store.events(session_id, after=after, limit=200, kinds=("approval",))
         for event in page:
             body = body_of(event)
-            if isinstance(body, Approval) and _about(body) is not None:
-                found.append(_shown(platform, event, body))
+            if not isinstance(body, Approval):
+                continue
+            if body.answers is not None:
+                answers.setdefault(body.answers, body)
+            if _about(body) is not None:
+                asked.append((event, body))
         if len(page) < 200:
             break
         after = page[-1].seq
+    run = functools.cache(platform.store.run)  # many requests are of one run
+    found = (_seen(event, body, answers.get(event.id), run) for event, body in asked)
     return [one for one in found if answered or one.state == "requested"]
 
 
@@ -185,11 +195,15 @@ def _request_of(platform: Platform, approval: str) -> tuple[Event, Approval]:
 
 
 def _shown(platform: Platform, event: Event, body: Approval) -> Requested:
+    return _seen(event, body, parking.answer_of(platform, event), platform.store.run)
+
+
+def _seen(
+    event: Event, body: Approval, given: Approval | None, run_of: Callable[[str], Run | None]
+) -> Requested:
     kind, said = _about(body) or ("", {})
-    given = parking.answer_of(platform, event)
-    run = platform.store.run(event.run_id or "")
     # A question of an engine is over with its run; what a run went beyond can be granted at any time after it.
-    lapsed = given is None and kind == "permission" and (run is None or run.state != "running")
+    lapsed = given is None and kind == "permission" and not _works(run_of(event.run_id or ""))
     return Requested(
         id=event.id,
         session=event.session_id,
@@ -202,3 +216,7 @@ def _shown(platform: Platform, event: Event, body: Approval) -> Requested:
         state=given.state if given is not None else "lapsed" if lapsed else "requested",
         note=given.note if given is not None else None,
     )
+
+
+def _works(run: Run | None) -> bool:
+    return run is not None and run.state == "running"

@@ -160,7 +160,11 @@ def next_queued(platform: Platform, session_id: str) -> Run | None:
     First those whose message is in the log already (a successor's first run, one that is tried again), because everything
     that waits was said after it; then the others in the order in which they came.
     """
-    runs = platform.store.unfinished(session_id)
+    return upcoming(platform.store.unfinished(session_id))
+
+
+def upcoming(runs: Sequence[Run]) -> Run | None:
+    """Return what ``next_queued`` does, of the unfinished runs of a session."""
     if any(r.state == "running" for r in runs):
         return None
     return min(runs, key=lambda r: (r.input is not None, r.created_at, r.id), default=None)

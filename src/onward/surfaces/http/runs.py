@@ -40,7 +40,8 @@ def listed(ask: Ask) -> RunsShape:
     given: Looking = ask.query
     ask.platform.session(ask.path["session"])
     found = ask.platform.store.runs(ask.path["session"], limit=given.limit)
-    return RunsShape(runs=tuple(shapes.run(run, ask.platform) for run in found))
+    unfinished = ask.platform.store.unfinished(ask.path["session"])
+    return RunsShape(runs=tuple(shapes.run(run, ask.platform, unfinished) for run in found))
 
 
 def show(ask: Ask) -> shapes.RunShape:

@@ -6,6 +6,7 @@ is the JSON that was logged; one that cannot be read says so and shows its text 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -221,10 +222,13 @@ def body(record: Event) -> Any:
         return {"unreadable": str(error), "raw": record.body.decode("utf-8", "replace")}
 
 
-def run(record: Run, platform: Platform) -> RunShape:
-    """Return a run; of one that waits, the reason is what it waits for."""
+def run(record: Run, platform: Platform, unfinished: Sequence[Run] | None = None) -> RunShape:
+    """Return a run; of one that waits, the reason is what it waits for.
+
+    ``unfinished`` are the unfinished runs of its session, where they were read already.
+    """
     on = platform.store.machine(record.machine_id) if record.machine_id else None
-    waits = dispatching.why_waiting(platform, record) or None
+    waits = dispatching.why_waiting(platform, record, unfinished) or None
     return RunShape(
         id=record.id,
         session=record.session_id,

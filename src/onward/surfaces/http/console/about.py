@@ -6,6 +6,7 @@ reading of the context that nobody measured is absent, and how the engine got it
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from onward.core import bodies
@@ -126,14 +127,15 @@ def facts(platform: Platform, session: Session) -> About:
     """Return everything that a session's page says beside the timeline."""
     now = platform.clock()
     runs = platform.store.runs(session.id, limit=RUNS + 1)
-    shown = tuple(run_view(platform, run, now) for run in runs[:RUNS])
+    unfinished = platform.store.unfinished(session.id)
+    shown = tuple(run_view(platform, run, now, unfinished) for run in runs[:RUNS])
     state = sessions.state(platform, session)
     place = workspaces.of_session(platform, session)
     on = workspaces.machine_of(platform, place) if place else None
     writing = _writing(platform, session, on)
     told, tone, busy = _state(session, shown, writing)
     machine, online = _machine(platform, on)
-    queued = _queued(platform, session, now)
+    waiting = [run for run in unfinished if run.input is not None]
     spent, note = _spent(platform, session)
     plan, pins = (_steps(state, kind) for kind in ("plan", "pins"))
     return About(
@@ -149,8 +151,8 @@ def facts(platform: Platform, session: Session) -> About:
         gauge=_gauge(platform, session),
         spent=spent,
         spent_note=note,
-        queued=queued[:QUEUED],
-        more_queued=max(0, len(queued) - QUEUED),
+        queued=_queued(platform, waiting[:QUEUED], unfinished, now),
+        more_queued=max(0, len(waiting) - QUEUED),
         runs=shown,
         more_runs=len(runs) > RUNS,
         plan=plan,
@@ -162,12 +164,12 @@ def facts(platform: Platform, session: Session) -> About:
     )
 
 
-def run_view(platform: Platform, run: Run, now: int) -> RunView:
-    """Return a run as it is shown."""
+def run_view(platform: Platform, run: Run, now: int, unfinished: Sequence[Run] | None = None) -> RunView:
+    """Return a run as it is shown. ``unfinished`` are those of its session, where they were read already."""
     on = platform.store.machine(run.machine_id) if run.machine_id else None
     used = usage.of_run(run)
     told = kinds.usage_words(used.usage)
-    waits = dispatching.why_waiting(platform, run) if run.state == "queued" else ""
+    waits = dispatching.why_waiting(platform, run, unfinished)
     tones = {"failed": "bad", "interrupted": "bad", "completed": "good", "running": "busy", "queued": "busy"}
     return RunView(
         id=run.id,
@@ -188,13 +190,15 @@ def run_view(platform: Platform, run: Run, now: int) -> RunView:
     )
 
 
-def _queued(platform: Platform, session: Session, now: int) -> tuple[Queued, ...]:
-    """Return the messages that wait, in the order in which they will be answered."""
+def _queued(
+    platform: Platform, waiting: Sequence[Run], unfinished: Sequence[Run], now: int
+) -> tuple[Queued, ...]:
+    """Return messages that wait, in the order in which they will be answered."""
     out = []
-    for run in platform.store.unfinished(session.id):
+    for run in waiting:
         body = decode("message", run.input) if run.input is not None else None
         if isinstance(body, bodies.Message):
-            why = dispatching.why_waiting(platform, run)
+            why = dispatching.why_waiting(platform, run, unfinished)
             who = "Trigger" if run.input_actor == "trigger" else "You"
             since = words.when(run.created_at, now)
             out.append(Queued(run=run.id, text=words.cut(body.text, 600), who=who, why=why, since=since))
