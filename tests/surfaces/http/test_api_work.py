@@ -279,3 +279,13 @@ def test_what_a_key_made_is_not_what_the_same_key_makes_in_another_session(ask: 
     assert [answer.status_code for answer in made] == [201, 201]
     assert len({answer.json()["successor"] for answer in made}) == 2
     assert encode(made[0].json()) != encode(made[1].json())
+
+
+def test_a_branch_is_made_once_under_its_key(ask: Asked) -> None:
+    session = ask("POST", "/v1/sessions", {"title": "Here"}).json()["id"]
+    path, key = f"/v1/sessions/{session}/forks", {"idempotency-key": "once"}
+    made = ask("POST", path, {"seq": 1}, headers=key)
+    again = ask("POST", path, {"seq": 1, "title": "Other"}, headers=key)
+    assert (made.status_code, again.status_code) == (201, 201)
+    assert made.json()["id"] == again.json()["id"]
+    assert ask("POST", path, {"seq": 1}).json()["id"] != made.json()["id"]

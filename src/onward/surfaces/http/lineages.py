@@ -38,7 +38,7 @@ class LineageShape(shapes.Shape, frozen=True, kw_only=True):
 def fork(ask: Ask) -> shapes.SessionShape:
     """Branch from an earlier point."""
     given: Forking = ask.body
-    made = sessions.fork(ask.platform, ask.path["session"], given.seq, title=given.title)
+    made = sessions.fork(ask.platform, ask.path["session"], given.seq, title=given.title, key=ask.key)
     return shapes.session(made, ask.platform)
 
 
@@ -68,6 +68,7 @@ ROUTES: Final = (
         answer=shapes.SessionShape,
         status=201,
         errors=(EventNotFound,),
+        keyed=True,
         leads={"sessions.say": "/id", "lineages.lineage": "/id"},
         example={"seq": 1, "title": "Another way"},
     ),
