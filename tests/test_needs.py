@@ -144,3 +144,32 @@ def test_a_server_on_loopback_can_be_reached() -> None:
         socket.create_connection(server.getsockname(), timeout=5) as client,
     ):
         assert client.getpeername() == server.getsockname()
+
+
+def test_a_browser_that_is_named_is_taken_and_one_that_is_none_is_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("ONWARD_REQUIRE", raising=False)
+    command = tmp_path / "some-chromium"
+    command.write_text("#!/bin/sh\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("ONWARD_CHROMIUM", str(command))
+    assert needs.need("browser") == command
+    monkeypatch.setenv("ONWARD_CHROMIUM", str(tmp_path / "nothing"))
+    with pytest.raises(pytest.skip.Exception, match=r"ONWARD_CHROMIUM names .*nothing, which is no command"):
+        needs.need("browser")
+
+
+def test_without_any_browser_it_is_said_how_to_get_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("ONWARD_REQUIRE", raising=False)
+    monkeypatch.delenv("ONWARD_CHROMIUM", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path))
+    with pytest.raises(pytest.skip.Exception, match=r"no Chromium: .*make browser"):
+        needs.need("browser")
+    fetched = tmp_path / "chromium-1200" / "chrome-linux" / "chrome"
+    fetched.parent.mkdir(parents=True)
+    fetched.touch()
+    assert needs.need("browser") == fetched

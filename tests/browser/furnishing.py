@@ -12,8 +12,8 @@ import msgspec
 import onward
 from onward.core import bodies
 from onward.core.bodies import Body, Message, ToolCall, ToolResult, Usage
-from onward.engines.contract import Turn
-from onward.engines.script import Call, Fail, Measure, Say, ScriptEngine, Step
+from onward.engines.contract import Capabilities, Turn
+from onward.engines.script import Begin, Call, Fail, Measure, Say, ScriptEngine, Step
 from onward.service import approving, delegating, machines
 from onward.store.contract import Append, Batch
 
@@ -55,7 +55,7 @@ HANDED: Final[dict[str, Any]] = {
         "purpose": "Write tests around both clock changes, then keep UTC inside and convert when a page is drawn.",
         "current_request": NEXT,
         "established_facts": [
-            "The offset of the time zone is read once, at start-up [5, 8].",
+            "The offset of the time zone is read once, at start-up [5] [8].",
             "Alarms compare UTC with UTC and are not affected [5].",
         ],
         "decisions": [
@@ -85,39 +85,49 @@ def script(steps: dict[str, Iterable[Step]]) -> Callable[[Turn], Iterable[Step]]
     )
 
 
+KEEPS: Final = Capabilities(tools=True, streaming=True, memory=True, window=200_000)
+
+
+def used(tokens_in: int, tokens_out: int, held: int) -> Measure:
+    """Return what a turn used, and what the context holds after it."""
+    return Measure(
+        usage=Usage(input_tokens=tokens_in, output_tokens=tokens_out, context_tokens=held, window=200_000)
+    )
+
+
 AGENT: Final = ScriptEngine(
     script=script(
         {
-            FIND[:20]: (
-                Say(text=FOUND),
-                Measure(
-                    usage=Usage(
-                        input_tokens=18_400, output_tokens=2_300, context_tokens=41_000, window=200_000
-                    )
-                ),
-            ),
+            FIND[:20]: (Begin(native_id="tide"), Say(text=FOUND), used(18_400, 2_300, 41_000)),
             DECIDE[:20]: (
+                Begin(native_id="tide", resumed=True),
                 Say(text=DECIDED),
-                Measure(
-                    usage=Usage(
-                        input_tokens=21_000,
-                        output_tokens=410,
-                        cost_usd=0.09,
-                        context_tokens=47_500,
-                        window=200_000,
-                    )
-                ),
+                used(21_000, 410, 47_500),
             ),
-            NEXT[:20]: (Call(name="continue_session", input=HANDED),),
+            NEXT[:20]: (
+                Begin(native_id="tide", resumed=True),
+                Call(name="continue_session", input=HANDED),
+            ),
         }
-    )
+    ),
+    capabilities=KEEPS,
 )
 SUCCESSOR: Final = ScriptEngine(
-    script=[
-        Say(text=TESTED),
-        Measure(usage=Usage(input_tokens=5_200, output_tokens=900, context_tokens=7_800, window=200_000)),
-    ]
+    script=[Begin(native_id="utc"), Say(text=TESTED), used(5_200, 900, 7_800)], capabilities=KEEPS
 )
+
+
+def saying(text: str) -> ScriptEngine:
+    """Return an agent that says this."""
+    return ScriptEngine(script=[Say(text=text)])
+
+
+def earlier(log: onward.Onward, hours: float) -> onward.Onward:
+    """Return a log in which it is so many hours ago."""
+    clock = log.platform.clock
+    return onward.Onward(
+        msgspec.structs.replace(log.platform, clock=lambda: clock() - round(hours * 3_600_000_000))
+    )
 
 
 class Furnished(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,77 +151,67 @@ def furnish(log: onward.Onward) -> Furnished:
     """Fill a store with a piece of work and its surroundings. Blocks; not inside an event loop."""
     platform = log.platform
     machines.register(platform, "tower", ())
-    origin = log.start("Tide table is an hour early", workspace=WORKSPACE, engine="script").id
-    log.run(origin, FIND, engine=AGENT)
-    _write(log, origin, _tools())
-    log.run(origin, DECIDE, engine=AGENT)
+
+    broken = earlier(log, 50).start("Alarms at night", workspace="/home/ada/code/alarms", engine="script").id
+    earlier(log, 50).run(
+        broken, "Why were there two alarms last night?", engine=saying("The horn has two relays.")
+    )
+    draft = log.draft(broken, "Test both relays of the horn")
+    failed = earlier(log, 49).continue_session(broken, draft, key="broken").successor
+    overloaded = ScriptEngine(script=[Fail(reason="The provider is overloaded.", retryable=True)])
+    earlier(log, 49).run(failed, engine=overloaded)
+
+    every = (
+        earlier(log, 30).start("Every kind of event", workspace="/home/ada/code/examples", engine="script").id
+    )
+    _write(earlier(log, 30), every, _every(log, failed))
+
+    past = earlier(log, 4)
+    origin = past.start("Tide table is an hour early", workspace=WORKSPACE, engine="script").id
+    past.run(origin, FIND, engine=AGENT)
+    _write(past, origin, _tools())
+    past.run(origin, DECIDE, engine=AGENT)
     steps = (
-        ("Find the fault", "done"),
-        ("Tests around both clock changes", "active"),
-        ("Replace OFFSET", "open"),
+        bodies.PlanStep(id="1", text="Find the fault", status="done"),
+        bodies.PlanStep(id="2", text="Tests around both clock changes", status="active"),
+        bodies.PlanStep(id="3", text="Replace OFFSET"),
     )
-    plan = tuple(
-        bodies.PlanStep(id=str(n), text=text, status=status) for n, (text, status) in enumerate(steps)
-    )  # type: ignore[arg-type]
-    log.set_state(origin, bodies.Plan(revision=1, steps=plan))
-    first = log.run(origin, NEXT, engine=AGENT, follow=False)
-    assert first is not None
+    past.set_state(origin, bodies.Plan(revision=1, steps=steps))
+    past = earlier(log, 2)
+    past.run(origin, NEXT, engine=AGENT, follow=False)
     link = next(one for one in log.lineage(origin).links if one.type == "continuation")
-    successor, manifest = link.to_session, link.manifest_id or ""
-    log.run(successor, engine=SUCCESSOR, follow=False)
+    successor = link.to_session
+    past.run(successor, engine=SUCCESSOR, follow=False)
+    branch = past.fork(origin, 6, title="Without the library for time zones").id
+    past.run(branch, "What would it take without the library?", engine=saying("A table of changes."))
     child = delegating.delegate(
-        platform, successor, "Printed table", "Look whether the printed table needs the change."
-    )
-    branch = log.fork(origin, 6, title="Without the library for time zones").id
-    log.run(
-        branch,
-        "What would it take without the library?",
-        engine=ScriptEngine(script=[Say(text="A table of changes.")]),
-    )
+        past.platform, successor, "Printed table", "Look whether the printed table needs the change."
+    ).child
+    earlier(log, 1.5).run(child, engine=saying("It does: the table of **Pier 4** was printed on Monday."))
 
-    every = log.start("Every kind of event", workspace=WORKSPACE, engine="script").id
-    _write(log, every, _every(log, origin))
-
-    broken = log.start("Alarms at night", workspace="/home/ada/code/alarms", engine="script").id
-    log.run(
-        broken,
-        "Why were there two alarms last night?",
-        engine=ScriptEngine(script=[Say(text="The horn has two relays.")]),
-    )
-    made = log.continue_session(broken, log.draft(broken, "Test both relays of the horn"), key="broken")
-    log.run(
-        made.successor,
-        engine=ScriptEngine(script=[Fail(reason="The provider is overloaded.", retryable=True)]),
-    )
-
-    asking = log.start("Move the archive", workspace=WORKSPACE, engine="script").id
-    log.run(
-        asking,
-        "Plan the move of the archive.",
-        engine=ScriptEngine(script=[Say(text="Three steps, from the oldest year.")]),
-    )
-    cautious = onward.Onward(msgspec.structs.replace(platform, approval="agent"))
+    asking = earlier(log, 1).start("Move the archive", workspace=WORKSPACE, engine="script").id
+    plan = saying("Three steps, from the oldest year.")
+    earlier(log, 1).run(asking, "Plan the move of the archive.", engine=plan)
+    cautious = onward.Onward(msgspec.structs.replace(earlier(log, 1).platform, approval="agent"))
     command = {
         "reason": "phase_change",
         "title": "Archive: move it",
         "handoff": {"purpose": "Move the archive."},
     }
-    cautious.run(
-        asking, "Go on with it.", engine=ScriptEngine(script=[Call(name="continue_session", input=command)])
-    )
+    goes_on = ScriptEngine(script=[Call(name="continue_session", input=command)])
+    cautious.run(asking, "Go on with it.", engine=goes_on)
     assert approving.approvals(platform, asking)
 
-    empty = log.start("", engine="script").id
     return Furnished(
         origin=origin,
         successor=successor,
-        manifest=manifest,
+        manifest=link.manifest_id or "",
         branch=branch,
-        child=child.child,
+        child=child,
         every=every,
-        failed=made.successor,
+        failed=failed,
         asking=asking,
-        empty=empty,
+        empty=earlier(log, 60).start("", engine="script").id,
     )
 
 

@@ -33,7 +33,7 @@ class House:
     def __init__(self, folder: Path, *, lease: float = 60, **environment: str) -> None:
         self.store = f"sqlite:///{folder / 'store.db'}"
         self.log = onward.open(self.store)
-        _, self.secret = tokens.create(self.log.platform, "a browser of tests", ["read", "write"])
+        _, self.secret = tokens.create(self.log.platform, "a browser of tests", ["admin"])
         self.gates = Gates()
         self._environment, self._lease = environment, lease
         self._process: subprocess.Popen[str] | None = None

@@ -1,4 +1,4 @@
-"""The whole story, as people see it: write, watch, be moved along or not, look inside, go back, branch, continue, approve."""
+"""The whole story, as people see it: write, watch, be moved along or not, look inside, go back, branch, continue."""
 
 from __future__ import annotations
 
