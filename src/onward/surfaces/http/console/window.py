@@ -35,6 +35,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     """Show what is before this number for the page before; None at the beginning."""
     later: int | None
     """Show what is after this number for the page behind; None at the end."""
+    erased: tuple[int, ...] = ()
+    """The numbers of events that the shown ones say were erased: a page that shows their words has to forget them."""
 
 
 def window(
@@ -86,7 +88,17 @@ def window(
         last=last,
         earlier=first if first > 1 else None,
         later=last if last < session.head_seq else None,
+        erased=_erased(platform, name, found),
     )
+
+
+def _erased(platform: Platform, name: str, found: list[Read]) -> tuple[int, ...]:
+    gone = (
+        platform.store.event(body.event)
+        for _, body in found
+        if isinstance(body, bodies.SessionChange) and body.change == "erased" and body.event
+    )
+    return tuple(event.seq for event in gone if event is not None and event.session_id == name)
 
 
 def names_of(platform: Platform, ids: set[str]) -> Names:

@@ -103,10 +103,10 @@
   below.addEventListener("click", (event) => { event.preventDefault(); toEnd(); });
 
   // One article a number. One that is there already is only replaced by one into which more was folded.
-  function place(article) {
+  function place(article, anew = false) {
     const there = document.getElementById(article.id);
     if (there && there.closest(".event") === there) {
-      if (Number(there.dataset.upto) >= Number(article.dataset.upto)) return false;
+      if (!anew && Number(there.dataset.upto) >= Number(article.dataset.upto)) return false;
       const open = [...there.querySelectorAll("details")].map((one) => one.open);
       const focused = there.contains(document.activeElement) ? document.activeElement.tagName : "";
       there.replaceWith(article);
@@ -155,6 +155,7 @@
           const made = document.importNode(article, true);
           if (place(made)) { fresh += 1; globalThis.htmx?.process?.(made); }
         }
+        for (const gone of page.querySelectorAll("template.erased")) await forget(Number(gone.dataset.seq));
         const now = Number(reached?.dataset.last ?? last);
         if (now <= last) break;
         last = now;
@@ -169,6 +170,22 @@
     if (follow) toEnd();
     else below.hidden = false;
     announce("onward:grown", { last });
+  }
+
+  // What was erased is shown no longer: its words go at once, and what is left of it takes their place.
+  async function forget(seq) {
+    const there = document.getElementById(`e${seq}`);
+    const article = there?.closest(".event");
+    if (!article) return;
+    there.replaceChildren();
+    const left = [];
+    for (const number of new Set([Number(article.dataset.seq), seq])) {
+      const answer = await fetch(`${base}/timeline?after=${number - 1}`, { headers: { "HX-Request": "true" } });
+      if (!answer.ok) throw new Error(`status ${answer.status}`);
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      left.push(page.querySelector(`article[data-seq="${number}"]`));
+    }
+    for (const one of left) if (one) place(document.importNode(one, true), true);
   }
 
   // What stands beside the timeline, fetched again when the server says that it changed, not more often than every second.
