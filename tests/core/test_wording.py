@@ -10,7 +10,17 @@ import pytest
 from tests.core.test_opening import ALL
 
 from onward.core.bodies import OpeningFacts, SessionChange
-from onward.core.wording import OPENINGS, SURFACES, Surface, document, facts_of, offline, sentence, tell
+from onward.core.wording import (
+    NEVER_HELD,
+    OPENINGS,
+    SURFACES,
+    Surface,
+    document,
+    facts_of,
+    offline,
+    sentence,
+    tell,
+)
 
 OUTCOMES = (*OPENINGS, None)
 
@@ -62,6 +72,15 @@ def test_every_opening_is_told_on_every_surface_without_a_claim_that_is_not_true
 def test_a_reconstruction_begins_with_what_is_gone(surface: Surface) -> None:
     says = tell(facts("past_window", "seeded"), surface).text
     assert 0 < says.index("gone") < says.index("reconstruction")
+
+
+@pytest.mark.requirement("O3")
+@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize("branch", sorted(NEVER_HELD))
+def test_where_there_was_nothing_nothing_is_said_to_be_gone(branch: str, surface: Surface) -> None:
+    says = tell(facts(branch, "seeded"), surface).text
+    assert "gone" not in says.replace(facts(branch, "seeded").reason, "")
+    assert 0 < says.index("nothing of its own") < says.index("reconstruction")
     assert "(12 entries)" in says
 
 

@@ -6,9 +6,9 @@ exactly), ``seeded`` (a reconstruction written from the log) and ``fresh`` (noth
 own register and its own length; the outcome and the reason, word for word, are the same in all of them.
 
 No sentence here claims that a conversation was restored when it was reconstructed, or promises what was not confirmed; a
-reconstruction begins by saying what is gone. Going on in its own memory is told quietly, everything else so that it is
-noticed: a brief softens the loss, it does not undo it. People are not told of sessions. What could not be found out is told
-as unknown.
+reconstruction begins by saying what is gone, or that nothing was there. Going on in its own memory is told quietly,
+everything else so that it is noticed: a brief softens the loss, it does not undo it. People are not told of sessions. What
+could not be found out is told as unknown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Surface = Literal["cli", "banner", "chat", "mcp"]
 SURFACES: Final = ("cli", "banner", "chat", "mcp")
 Tone = Literal["quiet", "warning"]
 
-_Case = Literal["resumed", "restored", "seeded", "unconfirmed", "fresh", "unknown"]
+_Case = Literal["resumed", "restored", "seeded", "first", "unconfirmed", "fresh", "unknown"]
 
 _SAYS: Final[dict[Surface, dict[_Case, str]]] = {
     "cli": {
@@ -35,6 +35,7 @@ _SAYS: Final[dict[Surface, dict[_Case, str]]] = {
         "seeded": (
             "For the engine the earlier conversation is gone; it was given a written reconstruction from the record{size}."
         ),
+        "first": "The engine holds nothing of its own here; it was given a written reconstruction from the record{size}.",
         "unconfirmed": (
             "The engine was asked to go on and did not confirm that; it began with nothing of what came before."
         ),
@@ -45,6 +46,7 @@ _SAYS: Final[dict[Surface, dict[_Case, str]]] = {
         "resumed": "Goes on in the engine's own memory.",
         "restored": "Handed back to the engine exactly, from the record.",
         "seeded": "The engine's own conversation is gone. It works from a written reconstruction of the record{size}.",
+        "first": "The engine holds nothing of its own here. It works from a written reconstruction of the record{size}.",
         "unconfirmed": "Asked to go on, not confirmed: the engine began with nothing of what came before.",
         "fresh": "The engine began with nothing of what came before.",
         "unknown": "How the engine got its context is not known.",
@@ -55,6 +57,10 @@ _SAYS: Final[dict[Surface, dict[_Case, str]]] = {
         "seeded": (
             "The earlier conversation is gone for the agent. It was given a written reconstruction from the record{size}, "
             "and may ask again about what that leaves out."
+        ),
+        "first": (
+            "The agent holds nothing of its own here. It was given a written reconstruction from the record{size}, and may "
+            "ask again about what that leaves out."
         ),
         "unconfirmed": (
             "The agent was asked to go on and did not confirm that. It knows nothing of what came before."
@@ -69,11 +75,19 @@ _SAYS: Final[dict[Surface, dict[_Case, str]]] = {
             "Opened without the earlier conversation, which is gone for the engine; it was given a written reconstruction "
             "from the record{size}."
         ),
+        "first": (
+            "Opened where the engine holds nothing of its own; it was given a written reconstruction from the record{size}."
+        ),
         "unconfirmed": "Opened with nothing of what came before: going on was asked for and not confirmed.",
         "fresh": "Opened with nothing of what came before.",
         "unknown": "Opened; how the engine got its context is not known.",
     },
 }
+
+
+NEVER_HELD: Final = frozenset(("nothing_to_resume", "cannot_resume"))
+"""Branches of a decision in which the engine had no conversation of its own that could be gone: a successor's first turn,
+and engines that keep none."""
 
 
 class Telling(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,6 +158,8 @@ def _case(facts: OpeningFacts | None) -> _Case:
         return "unknown"
     if facts.outcome == "fresh" and facts.asked in ("resume", "restore"):
         return "unconfirmed"
+    if facts.outcome == "seeded" and facts.branch in NEVER_HELD:
+        return "first"
     return facts.outcome
 
 
