@@ -35,7 +35,9 @@ from typing import Any, Final
 from onward.engines.script import Call, Fail, Hang, Measure, Say, Step, Stop, Think, directives
 from onward.errors import InvalidInput
 
-OWN: Final = re.compile(r"\[\[(shell|edit|recall|plan|unknown|garbage|huge|file|late|refuse|die)\b([^\]]*)\]\]")
+OWN: Final = re.compile(
+    r"\[\[(shell|edit|recall|plan|unknown|garbage|huge|file|late|refuse|die)\b([^\]]*)\]\]"
+)
 ANSWER_SECONDS: Final = 30.0
 METHOD_NOT_FOUND: Final = -32601
 
@@ -159,9 +161,7 @@ class Agent:
         for prompt in json.loads(self.path(session).read_text())["prompts"]:
             self.update(session, "user_message_chunk", content=_text(prompt))
             self.update(session, "agent_message_chunk", content=_text("This was said before."))
-        self.update(
-            session, "tool_call", toolCallId="old", title="old", kind="execute", status="completed"
-        )
+        self.update(session, "tool_call", toolCallId="old", title="old", kind="execute", status="completed")
 
     def prompt(self, message: dict[str, Any]) -> None:
         """Take a prompt to its end."""
@@ -193,7 +193,9 @@ class Agent:
         for _, step in steps:
             if self.cancelled.is_set():
                 return "cancelled"
-            reason = self.own(session, step, before) if isinstance(step, re.Match) else self.step(session, step)
+            reason = (
+                self.own(session, step, before) if isinstance(step, re.Match) else self.step(session, step)
+            )
             if reason is not None:
                 return reason or None
         return "cancelled" if self.cancelled.is_set() else "end_turn"
