@@ -117,12 +117,13 @@ class AcpEngine:
 
     def unavailable(self) -> str | None:
         if not self._command and not self._agent.program:
-            return "it needs the command that starts the agent: command=['my-agent', '--acp']"
+            return "no command was given; say which agent answers with the engine option `command`: ['my-agent', '--acp']"
         if self._argv(None) is None:
             given = self._command if isinstance(self._command, str) else (*(self._command or ()), "")[0]
             wanted = given or self._agent.program
-            package = f" `npm install -g {self._agent.package}` brings it." if self._agent.package else ""
-            return f"there is no program {wanted!r} here.{package} The option program says where it is."
+            package = f"install it (npm install -g {self._agent.package}), or " if self._agent.package else ""
+            option = "program" if self._agent.program else "command"
+            return f"there is no program {wanted!r} here; {package}say where it is with the engine option `{option}`"
         return None
 
     def _argv(self, model: str | None) -> list[str] | None:

@@ -125,8 +125,8 @@ class CodexEngine:
     def unavailable(self) -> str | None:
         if program("codex", self._program) is None:
             return (
-                f"there is no program {self._program or 'codex'}; install it (npm install -g @openai/codex), "
-                "or name it with the option program"
+                f"there is no program {self._program or 'codex'!r} here; install Codex (npm install -g @openai/codex), "
+                "or say where it is with the engine option `program`"
             )
         return None
 

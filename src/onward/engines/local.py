@@ -323,7 +323,7 @@ def _pieces(chunk: dict[str, Any]) -> Iterable[str | _Ended | BaseException]:
 def _reason(error: dict[str, Any]) -> str:
     if error.get("type") == "exceed_context_size_error":
         needed, window = error.get("n_prompt_tokens"), error.get("n_ctx")
-        return f"the conversation needs {needed} tokens and the window is {window}; continue in a smaller context"
+        return f"the conversation needs {needed} tokens and the window is {window}; continue it with a smaller --budget"
     return str(error.get("message") or error)
 
 

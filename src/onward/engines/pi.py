@@ -117,8 +117,8 @@ class PiEngine:
     def unavailable(self) -> str | None:
         if program("pi", self._program) is None:
             return (
-                f"there is no program {self._program or 'pi'}; install it "
-                "(npm install -g @earendil-works/pi-coding-agent), or name it with the option program"
+                f"there is no program {self._program or 'pi'!r} here; install pi "
+                "(npm install -g @earendil-works/pi-coding-agent), or say where it is with the engine option `program`"
             )
         return None
 

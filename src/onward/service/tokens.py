@@ -68,7 +68,9 @@ def digest(given: str) -> str:
 def checked_scopes(scopes: Sequence[str]) -> tuple[str, ...]:
     """Return scopes in their order, each once. Raises InvalidInput for none, or one that does not exist."""
     if unknown := sorted(set(scopes) - set(SCOPES)):
-        raise InvalidInput(what=f"scope {', '.join(unknown)}", why=f"there are {', '.join(SCOPES)}")
+        raise InvalidInput(
+            what=f"scope {', '.join(unknown)}", why=f"there are {', '.join(SCOPES)}; each is named by itself"
+        )
     if not scopes:
         raise InvalidInput(what="the scopes", why=f"a token needs at least one of {', '.join(SCOPES)}")
     return tuple(scope for scope in SCOPES if scope in scopes)

@@ -44,9 +44,10 @@ def session(platform: Platform, given: str) -> Session:
 
 def _unlike(given: str) -> InvalidId:
     """Return the error about a text that names no session and could not name one."""
+    said = " To say it: onward run --workspace . TEXT, or --new TITLE." if " " in given.strip() else ""
     return InvalidId(
         f"{given!r} does not name a session. It takes an id (ses_ and 26 characters), the beginning of one, or "
-        f"{LAST}; `onward list` shows the ids.",
+        f"{LAST}; `onward list` shows the ids.{said}",
         value=given,
         prefix=ids.SESSION,
     )

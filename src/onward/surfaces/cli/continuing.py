@@ -219,8 +219,9 @@ def _answered(call: Call, platform: Platform, made: Continuation, engine: Engine
                 return None  # another process with the same key was faster; its answer is in the log
             # The successor stays, and so does the way to try again (invariant C7).
             error.details.update(_shape(made, None))
-            error.message += (
-                f" The successor is {made.successor}; to try again: {again(call, f'run {made.successor}')}"
+            retry = again(call, f"run {made.successor}")
+            error.message = (
+                f"{error.message.rstrip('.')}. The successor is {made.successor}; to try again: {retry}"
             )
             raise
     said = [

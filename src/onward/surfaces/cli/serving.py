@@ -221,7 +221,7 @@ def machines(call: Call) -> int:
             for place in places:
                 on = workspaces.machine_of(platform, place)
                 if on is not None and on.id == machine.id:
-                    screen.say(place.path, "  ")
+                    screen.say(f"  {place.path}")
         if not found and not call.quiet:
             screen.note(
                 "No machine is registered. `onward serve` registers this one, `onward runner` any other."
@@ -233,7 +233,7 @@ def _about(machine: Machine, platform: Platform) -> str:
     offers = registered.offers(machine)
     able = ", ".join(offer.name for offer in offers if offer.unavailable is None) or "no engine"
     state = "online" if registered.online(platform, machine) else "offline"
-    seen = f"heard of {screen.moment(iso(machine.seen_at))}" if machine.seen_at else "no runner yet"
+    seen = f"last seen {screen.moment(iso(machine.seen_at))}" if machine.seen_at else "no runner yet"
     home = "has the store" if machine.home else ""
     return " · ".join(part for part in (machine.id, state, seen, able, home) if part)
 
