@@ -19,7 +19,7 @@ from onward.core import ids as make
 from onward.core.events import iso
 from onward.core.records import Machine, Token, Workspace
 from onward.core.wording import asleep
-from onward.errors import InvalidInput
+from onward.errors import InvalidInput, Unauthorized
 from onward.service import machines as registered
 from onward.service import tokens as known_tokens
 from onward.service import workspaces
@@ -105,8 +105,13 @@ def runner(call: Call) -> int:
             await made.register()
             for workspace, folder in placed:
                 await office.place(folder, workspace)
-        except BaseException:
+        except BaseException as error:
             await office.aclose()
+            if isinstance(error, Unauthorized):
+                error.message += (
+                    f" Where the server is: {again(call, 'tokens create NAME --scope runner')}; "
+                    f"here: {TOKEN_VARIABLE}, or --token-file FILE."
+                )
             raise
         if call.json:
             told = {"machine": office.name, "server": url, "engines": sorted(engines), "pid": os.getpid()}
