@@ -9,6 +9,7 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -245,6 +246,58 @@ def test_a_writer_gives_up_when_another_process_never_lets_go(
     threading.Timer(0.05, holder.release).start()
     assert world.store.commit(batch).events[0].seq == 1
     holder.close()
+
+
+@pytest.mark.parametrize("held", ["by a writer of ours", "by another program"])
+def test_everybody_who_waits_hears_at_once_that_another_process_does_not_let_go(
+    world: World, session: str, path: Path, monkeypatch: pytest.MonkeyPatch, held: str
+) -> None:
+    monkeypatch.setattr("onward.store.sqlite_writer.BUSY_SECONDS", 0.05)
+    writer, many = world.store._writer, 8
+    writer._db.execute("PRAGMA busy_timeout = 50")
+    holder = ProcessLock(f"{path}.lock")
+    other = sqlite3.connect(path, isolation_level=None)
+    if held == "by a writer of ours":
+        assert holder.acquire(1)
+    else:
+        other.execute("BEGIN IMMEDIATE")
+    tried, acquire = 0, writer._process_lock.acquire
+
+    def counted(seconds: float) -> bool:
+        nonlocal tried
+        tried += 1
+        for _ in range(10_000):  # until all others wait behind this one
+            if len(writer._queue) >= many - 1 or tried > 1:
+                break
+            threading.Event().wait(0.001)
+        return acquire(seconds)
+
+    monkeypatch.setattr(writer._process_lock, "acquire", counted)
+    told: list[BaseException] = []
+
+    def write(number: int) -> None:
+        try:
+            world.store.commit(batches[number])
+        except StoreBusy as busy:
+            told.append(busy)
+
+    batches = [
+        Batch(appends=(Append(session_id=session, events=(world.event(f"{n}"),)),)) for n in range(many)
+    ]
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(many)]
+    for one in writers:
+        one.start()
+    for one in writers:
+        one.join(30)
+    assert (len(told), tried) == (many, 1)
+    assert len({id(error) for error in told}) == many
+    holder.release()
+    holder.close()
+    other.close()
+    assert world.store.events(session) == []
+    monkeypatch.undo()
+    writer._db.execute("PRAGMA busy_timeout = 10000")
+    assert world.store.commit(batches[0]).events[0].seq == 1
 
 
 def test_a_store_is_not_used_across_a_fork(world: World, session: str) -> None:

@@ -179,7 +179,7 @@ class Writer:
         elif leader.batch is None and leader.job is None:
             self._shut()
         elif not self._process_lock.acquire(leader.wait):
-            self._refuse(group, lambda: StoreBusy(path=self._path, seconds=leader.wait))
+            self._refuse(self._with_all(group), lambda: StoreBusy(path=self._path, seconds=leader.wait))
         else:
             try:
                 if self._write(group):
@@ -193,6 +193,17 @@ class Writer:
             finally:
                 self._process_lock.release()
 
+    def _with_all(self, group: list[_Ticket]) -> list[_Ticket]:
+        """Return a group and everybody who waits behind it.
+
+        Whoever else holds the file was waited for long enough: if each tried again in turn, the last of many would hear of
+        it after minutes, and the thread that it waits on would be gone as long.
+        """
+        with self._mutex:
+            behind = [ticket for ticket in self._queue if ticket.batch is not None or ticket.job is not None]
+            self._queue = deque(ticket for ticket in self._queue if ticket not in behind)
+        return group + behind
+
     def _refuse(self, group: list[_Ticket], error: Callable[[], OnwardError]) -> None:
         for ticket in group:
             ticket.error = error()
@@ -203,6 +214,16 @@ class Writer:
         db, log = self._db, self._batches.log
         try:
             db.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            # None of them did anything yet, so it is not about one of them.
+            self._roll_back()
+            busy = isinstance(translated(error, self._path), StoreBusy)
+            everybody = self._with_all(group) if busy else group
+            for ticket in everybody:
+                ticket.error = translated(error, self._path)
+            self._settle(everybody[len(group) :])
+            return True
+        try:
             log.begin(careful=careful)
             for ticket in group:
                 if not ticket.plain:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from onward.core.records import Token
-from onward.errors import Forbidden, Unauthorized
+from onward.errors import Forbidden, StoreError, Unauthorized
 from onward.service import tokens
 from onward.service.platform import Platform
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 LINK_SECONDS: Final = 3600
 """How long a link that was not followed stays good."""
+BACK_SECONDS: Final = 600
+"""How long a link stays good that was followed while the store could not be written."""
 BROWSER_DAYS: Final = 30
 """How long a browser that followed a link stays signed in."""
 BROWSER: Final = "a browser"
@@ -79,6 +81,11 @@ class Doors:
             raise Unauthorized(why="this link was used before, or is too old; `onward serve` shows a new one")
         return account_id
 
+    def give_back(self, code: str, account_id: str) -> None:
+        """Let a code be used after all, for nobody was let in by it. It stays good for a while."""
+        with self._lock:
+            self._links[tokens.digest(code)] = account_id, self._clock() + BACK_SECONDS * 1_000_000
+
 
 def is_secure(house: House, request: Request) -> bool:
     """Whether browsers reach this server over https, whatever the proxy in front of it speaks to us."""
@@ -118,9 +125,14 @@ def check_form(signed: Signed, given: str) -> None:
 
 
 def by_link(house: House, code: str) -> str:
-    """Return the secret for a browser that followed a link. Raises Unauthorized."""
-    platform = house.platform_of(house.doors.enter(code))
-    _, secret = tokens.create(platform, BROWSER, SCOPES, lifetime=BROWSER_DAYS * 86_400)
+    """Return the secret for a browser that followed a link. Raises Unauthorized; StoreError: then the link is good still."""
+    account_id = house.doors.enter(code)
+    platform = house.platform_of(account_id)
+    try:
+        _, secret = tokens.create(platform, BROWSER, SCOPES, lifetime=BROWSER_DAYS * 86_400)
+    except StoreError:
+        house.doors.give_back(code, account_id)
+        raise
     return secret
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NoReturn
 
 import pytest
 from tests.surfaces.http.console.visiting import HERE, Visitor
 
 from onward.core.bodies import Message, Part
 from onward.core.digests import content_digest
+from onward.errors import StoreBusy
 from onward.service import sessions, tokens
 from onward.store.contract import Batch
 from onward.surfaces.http.console.visiting import DOOR_LIMIT
@@ -81,3 +83,19 @@ def test_a_number_of_days_that_is_none_is_told_as_that(days: str) -> None:
     before = len(tokens.listed(visitor.platform))
     assert visitor.post("/tokens", {"name": "x", "read": "1", "days": days}).status_code == 400
     assert len(tokens.listed(visitor.platform)) == before
+
+
+def test_a_link_that_let_nobody_in_because_the_store_was_busy_stays_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = Visitor(signed=False)
+    path = f"/login?code={out.house.doors.link(out.platform.account_id)}"
+
+    def busy(_batch: Batch) -> NoReturn:
+        raise StoreBusy(path="store.db", seconds=10)
+
+    with monkeypatch.context() as locked:
+        locked.setattr(out.platform.store, "commit", busy)
+        assert out.get(path).status_code == 503
+    assert out.get(path).status_code == 303
+    assert out.get(path).status_code == 401
