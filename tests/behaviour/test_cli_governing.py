@@ -24,7 +24,7 @@ def test_a_run_beyond_its_limit_is_stopped_and_the_error_says_which(onward: Prog
     assert answer.status == 1
     details = answer.document["error"]["details"]
     assert (details["state"], details["code"]) == ("failed", "policy")
-    assert "allows 1 tool calls" in answer.document["error"]["message"]
+    assert "allows 1 tool call;" in answer.document["error"]["message"]
 
 
 def test_what_goes_beyond_a_policy_that_asks_is_approved_and_taken_up_again(onward: Program) -> None:

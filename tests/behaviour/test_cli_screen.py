@@ -15,7 +15,10 @@ from onward.core.bodies import Message
 from onward.core.codec import encode
 from onward.core.columns import columns
 from onward.core.events import Event, Source
+from onward.core.records import Run
+from onward.engines.contract import Said
 from onward.surfaces.cli import screen, shapes
+from onward.surfaces.cli.running import Patience, Watcher
 
 anything = st.text(st.characters(categories=("L", "N", "P", "S", "Z", "C")))
 values = st.recursive(
@@ -113,3 +116,23 @@ def test_wrapped_text_fits_a_narrow_terminal(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 1
     assert max(map(len, lines)) <= 24
+
+
+@pytest.mark.parametrize(("said", "told"), [(False, True), (True, False)])
+def test_an_engine_that_says_nothing_is_told_about_until_it_speaks(
+    capsys: pytest.CaptureFixture[str], said: bool, told: bool
+) -> None:
+    watcher = Watcher(quiet=False)
+    if said:
+        watcher(Run(id="run_1", session_id="ses_1", created_at=0), Said(text="Here."))
+    Patience(0.0, watcher).tell()
+    assert ("said nothing yet" in capsys.readouterr().err) is told
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_nobody_is_told_about_silence_who_wants_quiet_or_who_has_the_answer(quiet: bool) -> None:
+    watcher = Watcher(quiet=quiet)
+    patience = Patience(3600.0, watcher)
+    with patience:
+        assert patience.waits is not quiet
+    assert not patience.waits

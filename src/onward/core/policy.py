@@ -118,9 +118,15 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
         if self.rule == "tool":
             return f"Policy “{self.policy}” does not allow the tool {self.tool}."
         return (
-            f"Policy “{self.policy}” allows {_UNITS[self.rule].format(self.limit)}; "
-            f"this run is at {_UNITS[self.rule].format(self.found)}."
+            f"Policy “{self.policy}” allows {_amount(self.rule, self.limit)}; "
+            f"this run is at {_amount(self.rule, self.found)}."
         )
+
+
+def _amount(rule: str, value: float | None) -> str:
+    """Return a limit, or what was used of it, with its unit."""
+    told = _UNITS[rule].format(value)
+    return told[:-1] if value == 1 and told.endswith("s") else told
 
 
 _UNITS: Final = {

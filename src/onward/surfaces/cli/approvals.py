@@ -40,7 +40,10 @@ def approvals(call: Call) -> int:
         beyond = "went beyond its policy" if asked.beyond else "asks before it acts"
         screen.flow(f"{asked.run} in {asked.session} {beyond}, at {screen.moment(iso(asked.at))}", "  ")
         if asked.state == "requested":
-            screen.flow(f"to allow it: {again(call, f'approve {asked.id}')}", "  ")
+            screen.flow(
+                f"to allow it: {again(call, f'approve {asked.id}')}; else: {again(call, f'decline {asked.id}')}",
+                "  ",
+            )
     for parked in found:
         screen.say(f"{parked.id} {parked.state}")
         screen.flow(f"“{screen.one_line(parked.command.title, 120)}” ({parked.command.reason})", "  ")

@@ -142,7 +142,8 @@ def read(command: Command, tokens: Sequence[str], before: dict[str, Any] | None 
         if argument.required and not values[argument.key]:
             if values[argument.key] == "":
                 raise UsageError(f"{argument.name} is empty")
-            raise UsageError(f"{argument.name} is missing: {argument.help}")
+            meant = f"{argument.help[:1].lower()}{argument.help[1:]}".rstrip(".")
+            raise UsageError(f"{argument.name} is missing: {meant}")
     if waiting:
         raise UsageError(f"{waiting[0]!r} is one argument too many")
     return values

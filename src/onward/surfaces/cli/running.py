@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from typing import Any
 
 import msgspec
@@ -120,15 +121,16 @@ def answer(
     """
     options = run_options(call, folder)
     watcher = None if call.json else Watcher(quiet=call.quiet)
-    result = Onward(platform).run(
-        session_id,
-        text,
-        engine=engine,
-        continuation=mode(call),
-        continuation_opts=options,
-        listener=watcher,
-        waiting=waiting,
-    )
+    with Patience(SILENCE, watcher):
+        result = Onward(platform).run(
+            session_id,
+            text,
+            engine=engine,
+            continuation=mode(call),
+            continuation_opts=options,
+            listener=watcher,
+            waiting=waiting,
+        )
     if watcher is not None:
         watcher.finish()
     if result.state in ("failed", "cancelled", "interrupted"):
@@ -167,6 +169,10 @@ def mode(call: Call) -> str:
 
 TITLE = 60
 """Characters of a message that a conversation is named after, where nobody named it."""
+
+SILENCE = 30.0
+"""Seconds after which an engine that has said nothing is told about. Codex waits for a network without end and without a
+word, and whoever looks at an empty screen should know that it is the engine that they are waiting for."""
 
 ENDED = {"failed": "failed", "cancelled": "was cancelled", "interrupted": "was interrupted"}
 
@@ -225,9 +231,12 @@ class Watcher:
         """The cursor is in the middle of a line of the answer."""
         self._streamed = False
         """The message that is being said has been seen in pieces."""
+        self.heard = False
+        """Something that is shown was said."""
 
     def __call__(self, _run: Run, signal: Signal) -> None:
         """Take one signal."""
+        self.heard = self.heard or isinstance(signal, TextDelta | Said | ToolCalled)
         match signal:
             case TextDelta():
                 screen.piece(signal.text)
@@ -252,6 +261,32 @@ class Watcher:
         if self._middle:
             screen.piece("\n")
             self._middle = False
+
+
+class Patience:
+    """Says once, on standard error, that nothing was said for a while; never, when quiet."""
+
+    def __init__(self, seconds: float, watcher: Watcher | None) -> None:
+        self._watcher = watcher
+        self._timer = threading.Timer(seconds, self.tell)
+        self._timer.daemon = True
+
+    def __enter__(self) -> None:
+        if self._watcher is not None and not self._watcher.quiet:
+            self._timer.start()
+
+    def __exit__(self, *_failure: object) -> None:
+        self._timer.cancel()
+
+    @property
+    def waits(self) -> bool:
+        """Whether something would still be said."""
+        return self._timer.is_alive() and not self._timer.finished.is_set()
+
+    def tell(self) -> None:
+        """Say it, if it is so."""
+        if self._watcher is not None and not self._watcher.heard:
+            screen.note("The engine has said nothing yet. It goes on waiting; Ctrl-C cancels the run.")
 
 
 def stdin() -> str:
