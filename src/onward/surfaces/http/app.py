@@ -119,8 +119,10 @@ class _Endpoint:
         waits = inspect.iscoroutinefunction(route.handler)
         if not waits and route.body is None and not receiving.has_body(request):
             # Nothing has to be waited for, so all of it is done in one go.
+            if route.method == "GET":
+                return await self._house.reading(self._at_once, request, route)
             return await in_thread(self._at_once, request, route)
-        token = await in_thread(receiving.admitted, self._house, request, route)
+        token = await self._house.reading(receiving.admitted, self._house, request, route)
         ask = self._ask(request, route, token)
         if request.method == "HEAD" and route.media == STREAM:
             if "session" in ask.path:

@@ -7,15 +7,18 @@ lately. A platform is made for each request, on the account of its token (invari
 from __future__ import annotations
 
 import asyncio
+import functools
 import hmac
 from collections import deque
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from onward.core.records import Token
 from onward.errors import Unauthorized
+from onward.runner.desk import uninterrupted
 from onward.service import tokens
 from onward.service.dispatching import BEAT_SECONDS, REMOTE_LEASE
 from onward.service.hinting import Hints, hinting
@@ -27,6 +30,9 @@ from onward.surfaces.http.measuring import Meters
 from onward.surfaces.http.oidc import SignIn
 from onward.surfaces.http.signing_in import Doors
 
+READERS: Final = 6
+"""Threads for requests that only read."""
+T = TypeVar("T")
 _REMEMBERED: Final = 100
 
 
@@ -65,8 +71,14 @@ class House:
         """Those who follow sessions as they go on."""
         self.meters = Meters()
         """How long requests took."""
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="onward-read")
         self._passing: dict[str, Token] = {}
         self._notifications: dict[str, deque[Notification]] = {}
+
+    async def reading(self, verb: Callable[..., T], *args: Any) -> T:
+        """Call what only reads in a thread: where others wait to write, in however many threads, it is not held up."""
+        call = functools.partial(verb, *args)
+        return await uninterrupted(asyncio.get_running_loop().run_in_executor(self._readers, call))
 
     @property
     def platform(self) -> Platform:

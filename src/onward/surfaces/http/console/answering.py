@@ -91,7 +91,7 @@ class _Endpoint:
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
-        signed = await in_thread(signing_in.signed, self._house, request)
+        signed = await self._house.reading(signing_in.signed, self._house, request)
         page = self._methods.get("GET" if request.method == "HEAD" else request.method)
         try:
             if page is None:
@@ -121,6 +121,8 @@ class _Endpoint:
             if inspect.iscoroutinefunction(page.handler):
                 answer: Any = await page.handler(visit)
                 return _finished(request, signed, answer)
+            if page.method == "GET":
+                return await self._house.reading(_called, page, visit)
             return await in_thread(_called, page, visit)
         except OnwardError as error:
             return _drawn(request, signed, telling(error))
