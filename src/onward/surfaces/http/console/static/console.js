@@ -244,8 +244,11 @@
     ages();
   });
 
+  // One stream a page, and none while it is put away: a page that somebody comes back to goes on where it stood.
+  let current = null;
   function listen() {
-    const stream = new EventSource(`${base}/live?after=${last}`);
+    current?.close();
+    const stream = current = new EventSource(`${base}/live?after=${last}`);
     const data = (event) => { try { return JSON.parse(event.data); } catch { return {}; } };
     stream.addEventListener("open", () => {
       offline.hidden = true;
@@ -255,7 +258,7 @@
     stream.addEventListener("error", () => {
       offline.textContent = "The connection is interrupted. What is shown here is as of then; it goes on by itself.";
       offline.hidden = false;
-      if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
+      if (stream.readyState === EventSource.CLOSED) setTimeout(() => { if (stream === current) listen(); }, 3000);
     });
     stream.addEventListener("upto", (event) => { catchUp(Number(data(event).seq) || 0); freshFacts(); });
     stream.addEventListener("draft", (event) => {
@@ -275,12 +278,12 @@
       offline.textContent = data(event).message || "You are not signed in here any more.";
       offline.hidden = false;
     });
-    addEventListener("pagehide", () => stream.close(), { once: true });
-    addEventListener("pageshow", (event) => { if (event.persisted) listen(); }, { once: true });
   }
 
   globalThis.onward = { tell, catchUp, atEnd, toEnd, csrf };
   if (!live || !draft) return;
   if (!location.hash || location.hash === "#end") toEnd();
+  addEventListener("pagehide", () => { current?.close(); current = null; });
+  addEventListener("pageshow", (event) => { if (event.persisted) listen(); });
   listen();
 })();
