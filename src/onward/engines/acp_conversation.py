@@ -134,10 +134,15 @@ class Conversation:
     async def _meet(self, auth: str | None) -> None:
         nothing = {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False}
         who = {"name": "onward", "title": "Onward", "version": VERSION}
-        met = await self._ask(
-            "initialize",
-            {"protocolVersion": PROTOCOL, "clientCapabilities": nothing, "clientInfo": who},
-        )
+        asking = {"protocolVersion": PROTOCOL, "clientCapabilities": nothing, "clientInfo": who}
+        try:
+            met = await self._ask("initialize", asking)
+        except EngineError as error:
+            if "initialize" in error.message:
+                raise
+            # It had ended before it was even asked.
+            why = f"it did not take `initialize`: {error.details.get('why', error.message)}"
+            raise EngineError(engine=self.agent.name, why=why) from error
         if not isinstance(met, dict) or met.get("protocolVersion") != PROTOCOL:
             speaks = met.get("protocolVersion") if isinstance(met, dict) else met
             why = f"it speaks version {speaks!r} of the Agent Client Protocol; Onward speaks {PROTOCOL}"

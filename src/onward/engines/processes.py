@@ -369,8 +369,7 @@ class Child:
         await asyncio.to_thread(family.look)
         await self.close_stdin()
         if not exited.is_set() and grace > 0:
-            with contextlib.suppress(ProcessLookupError):
-                self._transport.terminate()
+            family.ask_root()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(exited.wait(), grace)
             await asyncio.to_thread(family.look)

@@ -86,6 +86,15 @@ class Family:
             _signal(process.terminate)
         _await_end(asked, seconds)
 
+    def ask_root(self) -> None:
+        """Ask the program itself to end.
+
+        Not through whoever waits for its exit code: asyncio's own way looks at that code first, and may take it away from
+        its watcher, which then reports one that nobody gave.
+        """
+        if self.root is not None:
+            _signal(self.root.terminate)
+
     def kill(self, *, seconds: float) -> tuple[int, ...]:
         """Kill every member, the root too, and whatever they start meanwhile; return the pids, in ascending order.
 
