@@ -129,3 +129,20 @@ def test_opening_shows_nothing_of_another_account(world: World, tmp_path: Path) 
     assert (answer.status, "session_not_found" in answer.output) == ("error", True)
     empty = asyncio.run(other["open_session"].call("call.2", {"folder": str(tmp_path)}))
     assert "No conversation goes on" in empty.output
+
+
+def test_what_an_agent_opened_is_this_conversation_from_then_on(world: World) -> None:
+    session = world.conversation()
+    tools = {t.name: t for t in standing_tools(world.platform, Here())}
+
+    def use(name: str, **given: Any) -> ToolOutcome:
+        return asyncio.run(tools[name].call("call.1", given))
+
+    assert use("lineage").status == "error"
+    use("open_session", session=session)
+    assert session in use("lineage").output
+    assert "the parser" in use("read_events").output
+    assert world.log.recalls(session).recalls == 0
+    shared = {t.name: t for t in standing_tools(world.platform, Here(), one_agent=False)}
+    asyncio.run(shared["open_session"].call("call.2", {"session": session}))
+    assert asyncio.run(shared["lineage"].call("call.3", {})).status == "error"

@@ -72,11 +72,18 @@ def here(environ: Mapping[str, str], folder: str | None = None) -> Here:
     )
 
 
-def standing_tools(platform: Platform, where: Here) -> tuple[Tool, ...]:
-    """Return the tools for an agent that is not run by us."""
+def standing_tools(platform: Platform, where: Here, *, one_agent: bool = True) -> tuple[Tool, ...]:
+    """Return the tools for an agent that is not run by us.
+
+    With ``one_agent``, the conversation that it opened is what it means by "this one" from then on, where its engine does not
+    say which it is in. Many agents that share a server mean different ones, and name them.
+    """
+    known: list[str] = []
 
     def asking() -> Asking:
         session = this_session(platform, where)
+        if session is None and known:
+            return Asking(session=known[-1])
         return Asking(session=session, by=session)
 
     def continue_session(_call: str, given: dict[str, Any]) -> ToolOutcome:
@@ -92,7 +99,10 @@ def standing_tools(platform: Platform, where: Here) -> tuple[Tool, ...]:
         )
 
     def open_session(_call: str, given: dict[str, Any]) -> ToolOutcome:
-        return ToolOutcome(output=opened(platform, where, given.get("session"), given.get("folder")))
+        found, told = opened(platform, where, given.get("session"), given.get("folder"))
+        if found is not None and one_agent:
+            known[:] = [found]
+        return ToolOutcome(output=told)
 
     return (
         tool("continue_session", CONTINUE_TELLS, STANDING_CONTINUE_SCHEMA, continue_session),
@@ -101,7 +111,9 @@ def standing_tools(platform: Platform, where: Here) -> tuple[Tool, ...]:
     )
 
 
-def opened(platform: Platform, where: Here, session: str | None, folder: str | None) -> str:
+def opened(
+    platform: Platform, where: Here, session: str | None, folder: str | None
+) -> tuple[str | None, str]:
     """Return which conversation goes on in a folder, or the one that is named, and what was said and done there.
 
     A continued one leads to where it goes on now. Raises SessionNotFound for a session that is not there.
@@ -116,15 +128,18 @@ def opened(platform: Platform, where: Here, session: str | None, folder: str | N
             )
         current = sessions.current(platform, place)
         if current is None:
-            return f"No conversation goes on in {place} yet. list_sessions shows what there is elsewhere."
+            return (
+                None,
+                f"No conversation goes on in {place} yet. list_sessions shows what there is elsewhere.",
+            )
         found = current
     told = briefing.brief_for(platform, found.id, None, window=None, tools=True)
     title = " ".join(found.title.split()) or "no title"
     head = f"The conversation is {found.id}, {found.head_seq} events; read_events and search reach all of it."
     named = fence(title, "title", session=found.id)
     if told.fault:
-        return f"{head}\n{named}\nIts record could not be summed up: {told.fault}"
-    return "\n".join((head, named, told.text or "Nothing has been said in it yet."))
+        return found.id, f"{head}\n{named}\nIts record could not be summed up: {told.fault}"
+    return found.id, "\n".join((head, named, told.text or "Nothing has been said in it yet."))
 
 
 def key_of(command: dict[str, Any]) -> str:

@@ -95,4 +95,5 @@ def http_app(platform: Platform, where: Here | None = None) -> Starlette:
 
     It answers only to the names of the loopback interface, so that no page in a browser reaches it by another name.
     """
-    return server(standing_tools(platform, where or Here())).streamable_http_app(json_response=True)
+    tools = standing_tools(platform, where or Here(), one_agent=False)
+    return server(tools).streamable_http_app(json_response=True)
