@@ -75,8 +75,8 @@ def here(environ: Mapping[str, str], folder: str | None = None) -> Here:
 def standing_tools(platform: Platform, where: Here, *, one_agent: bool = True) -> tuple[Tool, ...]:
     """Return the tools for an agent that is not run by us.
 
-    With ``one_agent``, the conversation that it opened is what it means by "this one" from then on, where its engine does not
-    say which it is in. Many agents that share a server mean different ones, and name them.
+    With ``one_agent``, the conversation that it opened is what it means by "this one" from then on, where its engine does
+    not say which it is in. Many agents that share a server mean different ones, and name them.
     """
     known: list[str] = []
 
