@@ -223,6 +223,11 @@ def resolvers(platform: Platform) -> tuple[Resolver, ...]:
     return (stored, FileResolver()) if platform.account_id == LOCAL_ACCOUNT else (stored,)
 
 
+def without_files(platform: Platform) -> tuple[Resolver, ...]:
+    """Return what reads sources here, less what reads files: for those who may not see the files of this machine."""
+    return tuple(one for one in resolvers(platform) if not isinstance(one, FileResolver))
+
+
 def from_environment(environment: Mapping[str, str] | None = None) -> tuple[Resolver, ...] | None:
     """Return what ``ONWARD_SOURCES`` names as reading sources; None when it is not set.
 

@@ -19,7 +19,7 @@ import msgspec
 from onward.core.records import Token
 from onward.errors import Unauthorized
 from onward.runner.desk import uninterrupted
-from onward.service import tokens
+from onward.service import resolving, tokens
 from onward.service.dispatching import BEAT_SECONDS, REMOTE_LEASE
 from onward.service.hinting import Hints, hinting
 from onward.service.platform import Platform
@@ -86,8 +86,15 @@ class House:
         return self._own
 
     def platform_of(self, account_id: str) -> Platform:
-        """Return the platform of an account."""
-        return msgspec.structs.replace(self._own, account_id=account_id)
+        """Return the platform of an account.
+
+        Only whoever runs the server, alone, may have files of this machine read by citing them: a session is about whatever
+        folder it says, so for anybody else that would be any file that the server can read.
+        """
+        platform = msgspec.structs.replace(self._own, account_id=account_id)
+        if account_id == self._own.account_id and self.oidc is None:
+            return platform
+        return msgspec.structs.replace(platform, resolvers=resolving.without_files(platform))
 
     def admit(self, token: Token) -> None:
         """Let a token in that no store has, for as long as this process lives."""

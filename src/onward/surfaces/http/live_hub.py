@@ -247,6 +247,9 @@ class Live:
             except OnwardError as error:
                 LOG.warning("the store cannot be looked at: %s", error)
                 continue
+            except Exception:  # whatever it is, those who follow hear of the next look
+                LOG.exception("the store cannot be looked at")
+                continue
             for session in channels:
                 channel = self._channels.get(session)
                 if channel is not None and not channel.knows(heads.get(session, 0), drafts.get(session, ())):
@@ -289,6 +292,9 @@ class Live:
             denied = await self.in_thread(self._denied, questions)
         except OnwardError as error:
             LOG.warning("nobody could be asked who may still read: %s", error)
+            return
+        except Exception:  # asked again soon: what must not happen is that nobody asks any more
+            LOG.exception("nobody could be asked who may still read")
             return
         for subscriber, (token, session, _) in tuple(self._subscribers.items()):
             if (token, session) in denied:

@@ -92,7 +92,8 @@ def test_a_browser_is_a_token_that_can_be_revoked_and_expires(out: Visitor, cloc
 def test_signing_out_ends_it(out: Visitor) -> None:
     out.get(link(out))
     kept = out.secret
-    assert out.post("/logout").status_code == 303
+    left = out.post("/logout")
+    assert (left.status_code, left.headers["clear-site-data"]) == (303, '"cache"')
     out.client.cookies.set("onward_8421", kept)
     assert out.get("/").status_code == 303
 

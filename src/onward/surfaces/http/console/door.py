@@ -67,7 +67,8 @@ def logout(visit: Visit) -> Response:
     """Sign the browser out."""
     if visit.signed is not None:
         signing_in.sign_out(visit.house, visit.signed)
-    response = RedirectResponse("/login", 303)
+    # What Back would still show is gone too.
+    response = RedirectResponse("/login", 303, headers={"clear-site-data": '"cache"'})
     signing_in.drop(visit.house, visit.request, response)
     return response
 
