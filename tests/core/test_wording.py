@@ -64,7 +64,8 @@ def test_every_opening_is_told_on_every_surface_without_a_claim_that_is_not_true
     assert ("own memory" in own or "still holds" in own) == (known.outcome == "resumed")
     assert ("not known" in own) == (known.outcome is None)
     assert known.reason in told.text
-    assert told.tone == ("quiet" if known.outcome == "resumed" else "warning")
+    begins = known.outcome == "fresh" and known.branch in NEVER_HELD
+    assert told.tone == ("quiet" if known.outcome == "resumed" or begins else "warning")
 
 
 @pytest.mark.requirement("O3")
@@ -72,6 +73,17 @@ def test_every_opening_is_told_on_every_surface_without_a_claim_that_is_not_true
 def test_a_reconstruction_begins_with_what_is_gone(surface: Surface) -> None:
     says = tell(facts("past_window", "seeded"), surface).text
     assert 0 < says.index("gone") < says.index("reconstruction")
+
+
+@pytest.mark.requirement("O3")
+@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize("branch", sorted(NEVER_HELD))
+def test_a_beginning_is_no_loss_unless_something_could_not_be_told(branch: str, surface: Surface) -> None:
+    begins = tell(facts(branch, "fresh"), surface)
+    assert "nothing came before" in begins.text
+    lost = msgspec.structs.replace(facts(branch, "fresh"), fault="the disk is gone")
+    assert "nothing came before it" not in tell(lost, surface).text
+    assert tell(lost, surface).tone == "warning"
 
 
 @pytest.mark.requirement("O3")

@@ -6,9 +6,9 @@ exactly), ``seeded`` (a reconstruction written from the log) and ``fresh`` (noth
 own register and its own length; the outcome and the reason, word for word, are the same in all of them.
 
 No sentence here claims that a conversation was restored when it was reconstructed, or promises what was not confirmed; a
-reconstruction begins by saying what is gone, or that nothing was there. Going on in its own memory is told quietly,
-everything else so that it is noticed: a brief softens the loss, it does not undo it. People are not told of sessions. What
-could not be found out is told as unknown.
+reconstruction begins by saying what is gone, or that nothing was there. Going on in its own memory is told quietly, and so
+is a beginning; everything else so that it is noticed: a brief softens the loss, it does not undo it. People are not told of
+sessions. What could not be found out is told as unknown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Surface = Literal["cli", "banner", "chat", "mcp"]
 SURFACES: Final = ("cli", "banner", "chat", "mcp")
 Tone = Literal["quiet", "warning"]
 
-_Case = Literal["resumed", "restored", "seeded", "first", "unconfirmed", "fresh", "unknown"]
+_Case = Literal["resumed", "restored", "seeded", "first", "unconfirmed", "beginning", "fresh", "unknown"]
 
 _SAYS: Final[dict[Surface, dict[_Case, str]]] = {
     "cli": {
@@ -39,6 +39,7 @@ _SAYS: Final[dict[Surface, dict[_Case, str]]] = {
         "unconfirmed": (
             "The engine was asked to go on and did not confirm that; it began with nothing of what came before."
         ),
+        "beginning": "A new conversation: nothing came before it.",
         "fresh": "The engine began with nothing of what came before.",
         "unknown": "How the engine got its context is not known.",
     },
@@ -48,6 +49,7 @@ _SAYS: Final[dict[Surface, dict[_Case, str]]] = {
         "seeded": "The engine's own conversation is gone. It works from a written reconstruction of the record{size}.",
         "first": "The engine holds nothing of its own here. It works from a written reconstruction of the record{size}.",
         "unconfirmed": "Asked to go on, not confirmed: the engine began with nothing of what came before.",
+        "beginning": "A new conversation: nothing came before it.",
         "fresh": "The engine began with nothing of what came before.",
         "unknown": "How the engine got its context is not known.",
     },
@@ -65,6 +67,7 @@ _SAYS: Final[dict[Surface, dict[_Case, str]]] = {
         "unconfirmed": (
             "The agent was asked to go on and did not confirm that. It knows nothing of what came before."
         ),
+        "beginning": "A new conversation: nothing came before it.",
         "fresh": "The agent knows nothing of what came before.",
         "unknown": "What the agent knows of what came before is not known.",
     },
@@ -79,6 +82,7 @@ _SAYS: Final[dict[Surface, dict[_Case, str]]] = {
             "Opened where the engine holds nothing of its own; it was given a written reconstruction from the record{size}."
         ),
         "unconfirmed": "Opened with nothing of what came before: going on was asked for and not confirmed.",
+        "beginning": "Opened a new conversation: nothing came before it.",
         "fresh": "Opened with nothing of what came before.",
         "unknown": "Opened; how the engine got its context is not known.",
     },
@@ -106,9 +110,8 @@ def tell(facts: OpeningFacts | None, surface: Surface = "cli") -> Telling:
         parts.append(facts.reason)
         if facts.fault and case in ("fresh", "unconfirmed"):
             parts.append(f"A reconstruction could not be written: {facts.fault.rstrip('.')}.")
-    return Telling(
-        text=" ".join(part for part in parts if part), tone="quiet" if case == "resumed" else "warning"
-    )
+    tone: Tone = "quiet" if case in ("resumed", "beginning") else "warning"
+    return Telling(text=" ".join(part for part in parts if part), tone=tone)
 
 
 def sentence(facts: OpeningFacts | None) -> str:
@@ -160,6 +163,8 @@ def _case(facts: OpeningFacts | None) -> _Case:
         return "unconfirmed"
     if facts.outcome == "seeded" and facts.branch in NEVER_HELD:
         return "first"
+    if facts.outcome == "fresh" and facts.branch in NEVER_HELD and not facts.fault:
+        return "beginning"  # whatever had come before would have been told to it
     return facts.outcome
 
 
