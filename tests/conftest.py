@@ -37,8 +37,15 @@ hypothesis.settings.register_profile(
 hypothesis.settings.register_profile(
     "ci",
     hypothesis.settings.get_profile("default"),
-    derandomize=False,
+    # The same questions each time: what fails then is the change. `HYPOTHESIS_PROFILE=search` looks further, at random.
+    derandomize=True,
     max_examples=250,
+    print_blob=True,
+)
+hypothesis.settings.register_profile(
+    "search",
+    hypothesis.settings.get_profile("default"),
+    max_examples=1000,
     print_blob=True,
 )
 hypothesis.settings.load_profile(

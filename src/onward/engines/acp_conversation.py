@@ -152,7 +152,9 @@ class Conversation:
         self._can = can if isinstance(can, dict) else {}
         methods = met.get("authMethods")
         self._methods = tuple(
-            str(method["id"]) for method in methods or () if isinstance(method, dict) and "id" in method
+            str(method["id"])
+            for method in (methods if isinstance(methods, list) else ())
+            if isinstance(method, dict) and "id" in method
         )
         if auth is not None:
             await self._ask("authenticate", {"methodId": auth})

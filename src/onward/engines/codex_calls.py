@@ -132,19 +132,25 @@ def _content(result: Any) -> Any:
     """Return what a server's tool answered: its text where it is only text, else the blocks as they are."""
     if not isinstance(result, dict):
         return result
-    blocks = result.get("content") or []
-    if blocks and all(isinstance(block, dict) and block.get("type") == "text" for block in blocks):
-        return "\n".join(str(block.get("text", "")) for block in blocks)
+    blocks = result.get("content")
+    texts = entries(blocks)
+    if texts and all(isinstance(block, dict) and block.get("type") == "text" for block in texts):
+        return "\n".join(str(block.get("text", "")) for block in texts)
     return blocks or _first(result, "structuredContent", "structured_content")
 
 
 _STEPS: Final = {"inProgress": "active", "in_progress": "active", "completed": "done"}
 
 
-def plan_of(revision: int, steps: Iterable[Any]) -> Plan:
+def entries(told: Any) -> list[Any]:
+    """Return what stands in a list; nothing where something else was sent."""
+    return told if isinstance(told, list) else []
+
+
+def plan_of(revision: int, told: Any) -> Plan:
     """Return a plan that was updated. Codex gives its steps no ids, so their places are their ids."""
     made = []
-    for number, step in enumerate((step for step in steps if isinstance(step, dict)), 1):
+    for number, step in enumerate((step for step in entries(told) if isinstance(step, dict)), 1):
         done = "completed" if step.get("completed") is True else str(step.get("status", ""))
         text = str(step.get("step", step.get("text", "")))
         made.append(PlanStep(id=str(number), text=text, status=_STEPS.get(done, "open")))  # type: ignore[arg-type]

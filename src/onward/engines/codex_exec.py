@@ -142,7 +142,7 @@ class ExecStream:
                 return (Thought(text=text),) if done and text else ()
             case "todoList":
                 self._revision += 1
-                return (Noted(kind="plan", body=plan_of(self._revision, item.get("items") or ())),)
+                return (Noted(kind="plan", body=plan_of(self._revision, item.get("items"))),)
         asked = call_of(item)
         if asked is None:
             return (kept,)

@@ -20,7 +20,16 @@ from typing import Any, Final
 
 from onward.core.bodies import Checkpoint, Terminal, Usage
 from onward.core.codec import encode, loads
-from onward.engines.codex_calls import Item, answer_of, call_of, failure_of, kind_of, plan_of, says_what
+from onward.engines.codex_calls import (
+    Item,
+    answer_of,
+    call_of,
+    entries,
+    failure_of,
+    kind_of,
+    plan_of,
+    says_what,
+)
 from onward.engines.contract import (
     Finished,
     Measured,
@@ -157,7 +166,7 @@ class AppServerStream:
                 return self._measured(params)
             case "turn/plan/updated":
                 self._revision += 1
-                return (Noted(kind="plan", body=plan_of(self._revision, params.get("plan") or ())),)
+                return (Noted(kind="plan", body=plan_of(self._revision, params.get("plan"))),)
             case "turn/completed":
                 return self._turn_completed(params.get("turn"), kept)
             case "model/rerouted":
@@ -334,8 +343,8 @@ def ends_compaction(method: str, params: Mapping[str, Any]) -> bool:
 
 
 def _reasoning(item: Item) -> str:
-    shown = [str(part) for part in item.get("summary") or () if part]
-    return "\n\n".join(shown or [str(part) for part in item.get("content") or () if part])
+    shown = [str(part) for part in entries(item.get("summary")) if part]
+    return "\n\n".join(shown or [str(part) for part in entries(item.get("content")) if part])
 
 
 _COUNTED: Final = (
