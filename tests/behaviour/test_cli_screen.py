@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onward.core.bodies import Message
-from onward.core.codec import encode
+from onward.core.codec import encode, shown
 from onward.core.columns import columns
 from onward.core.events import Event, Source
 from onward.core.records import Run
@@ -75,17 +75,17 @@ def _event(kind: str, body: bytes, salt: bytes = b"s") -> Event:
 
 @pytest.mark.requirement("L4")
 def test_a_body_that_cannot_be_read_is_shown_as_such_with_its_text() -> None:
-    assert shapes.body(_event("message", b"no json")) == {
-        "unreadable": shapes.body(_event("message", b"no json"))["unreadable"],
+    assert shown(_event("message", b"no json")) == {
+        "unreadable": shown(_event("message", b"no json"))["unreadable"],
         "raw": "no json",
     }
-    unknown = shapes.body(_event("hologram", b'{"a":1}'))
+    unknown = shown(_event("hologram", b'{"a":1}'))
     assert unknown["raw"] == '{"a":1}'
     assert "hologram" in unknown["unreadable"]
 
 
 def test_an_erased_body_is_shown_as_such() -> None:
-    assert shapes.body(_event("message", b'{"reason":"a key"}', salt=b"")) == {
+    assert shown(_event("message", b'{"reason":"a key"}', salt=b"")) == {
         "erased": True,
         "reason": "a key",
     }
@@ -94,18 +94,18 @@ def test_an_erased_body_is_shown_as_such() -> None:
 @given(text=anything)
 def test_a_body_is_shown_as_the_json_that_was_logged(text: str) -> None:
     logged = encode(Message(role="user", text=text))
-    shown = json.loads(screen.as_json(shapes.event(_event("message", logged))))
-    assert shown["body"] == json.loads(logged)
+    found = json.loads(screen.as_json(shapes.event(_event("message", logged))))
+    assert found["body"] == json.loads(logged)
 
 
 @pytest.mark.parametrize("number", [b"1e999", b"NaN", b"123456789012345678901234567890"])
 def test_a_number_that_only_some_json_has_still_gives_a_document(number: bytes) -> None:
-    shown = screen.as_json(shapes.event(_event("raw", b'{"n":' + number + b"}")))
+    found = screen.as_json(shapes.event(_event("raw", b'{"n":' + number + b"}")))
 
     def refuse(name: str) -> None:
         raise AssertionError(name)
 
-    json.loads(shown, parse_constant=refuse)
+    json.loads(found, parse_constant=refuse)
 
 
 def test_wrapped_text_fits_a_narrow_terminal(

@@ -38,8 +38,8 @@ def claude(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Claude:
 
 
 def test_what_the_engine_says_about_itself_is_read_from_its_environment() -> None:
-    found = here({"CLAUDE_CODE_SESSION_ID": NATIVE, "CLAUDE_PROJECT_DIR": "/work/parser"})
-    assert (found.engine, found.native_id, found.folder) == ("claude-code", NATIVE, "/work/parser")
+    found = here({"CLAUDE_CODE_SESSION_ID": NATIVE, "CLAUDE_PROJECT_DIR": "/srv/parser"})
+    assert (found.engine, found.native_id, found.folder) == ("claude-code", NATIVE, "/srv/parser")
     assert here({}) == Here()
     assert here({"ONWARD_SESSION": "ses_x"}).session == "ses_x"
 

@@ -155,6 +155,27 @@ def body_of(event: Event) -> Body:
     return decode(event.kind, event.body)
 
 
+def shown(record: Event) -> Any:
+    """Return the body of an event for a JSON document: byte for byte as it was logged, where that is JSON.
+
+    An erased or unreadable one says so (invariant L4).
+    """
+    read = body_of(record)
+    if isinstance(read, Erased):
+        return {"erased": True, "reason": read.reason}
+    if isinstance(read, Unreadable):
+        return {"unreadable": read.why, "raw": read.raw}
+    try:
+        msgspec.json.decode(record.body)
+        return msgspec.Raw(record.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:  # lone surrogates, and numbers that only some JSON has
+        return msgspec.Raw(encode(loads(record.body)))
+    except (ValueError, RecursionError) as error:
+        return {"unreadable": str(error), "raw": record.body.decode("utf-8", "replace")}
+
+
 def call_of(kind: str, data: bytes) -> tuple[str, bool]:
     """Return the call id of a tool event and whether it is a closer; ("", False) when there is none to be read."""
     if kind not in ("tool_call", "tool_result"):

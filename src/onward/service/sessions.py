@@ -18,7 +18,6 @@ from onward.core.codec import Erased, body_of, call_of, encode
 from onward.core.events import PERSON, Event
 from onward.core.records import Link, Machine, Session
 from onward.errors import Conflict, EventNotFound, InvalidInput, LimitExceeded, WorkspaceNotFound
-from onward.service import workspaces
 from onward.service.platform import Platform
 from onward.store.contract import Append, Batch, DropBlob, DropNative, Erase, SessionPatch, SessionQuery
 
@@ -79,6 +78,8 @@ def start(
     ``workspace`` is the folder that it is about, on ``machine``; without one, on the machine that has the store.
     """
     now = platform.clock()
+    from onward.service import workspaces  # late: reading and searching name no folder
+
     place, new_places = workspaces.place(platform, workspace, machine) if workspace else (None, ())
     session = Session(
         id=platform.ids.new(make.SESSION),
@@ -168,6 +169,8 @@ def listed(
     """
     place = None
     if workspace is not None:
+        from onward.service import workspaces  # late: reading and searching name no folder
+
         try:
             place = workspaces.get(platform, workspace).id
         except WorkspaceNotFound:
@@ -381,6 +384,8 @@ def current(platform: Platform, workspace: str, *, machine: Machine | None = Non
     It is the one with the newest activity that was not put away, is nobody's delegated child, and from there the end of
     what it was continued in. ``workspace`` is its id or its folder, on ``machine`` or here.
     """
+    from onward.service import workspaces  # late: reading and searching name no folder
+
     try:
         place = workspaces.get(platform, workspace, machine)
     except WorkspaceNotFound:

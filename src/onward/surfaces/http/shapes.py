@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from onward.core.codec import Erased, Unreadable, body_of, encode, loads
+from onward.core.codec import shown
 from onward.core.events import Event, Source, iso
 from onward.core.records import FINAL_STATES, Link, Machine, Run, Session, Token, Workspace
 from onward.service import dispatching, machines, workspaces
@@ -180,7 +180,7 @@ def event(record: Event) -> EventShape:
         actor=record.actor,
         run=record.run_id,
         source=record.source,
-        body=body(record),
+        body=shown(record),
         digest=f"sha256:{record.digest.hex()}",
         chain=f"sha256:{record.chain.hex()}",
     )
@@ -202,24 +202,6 @@ def link(record: Link) -> LinkShape:
         report_to=record.report_to,
         key=record.key,
     )
-
-
-def body(record: Event) -> Any:
-    """Return the body of an event as it was logged; an erased or unreadable one as such."""
-    read = body_of(record)
-    if isinstance(read, Erased):
-        return {"erased": True, "reason": read.reason}
-    if isinstance(read, Unreadable):
-        return {"unreadable": read.why, "raw": read.raw}
-    try:
-        msgspec.json.decode(record.body)
-        return msgspec.Raw(record.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass
-    try:  # lone surrogates, and numbers that only some JSON has
-        return msgspec.Raw(encode(loads(record.body)))
-    except (ValueError, RecursionError) as error:
-        return {"unreadable": str(error), "raw": record.body.decode("utf-8", "replace")}
 
 
 def run(record: Run, platform: Platform, unfinished: Sequence[Run] | None = None) -> RunShape:
